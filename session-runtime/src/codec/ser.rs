@@ -1,0 +1,292 @@
+//! Serde's side of encoding: bincode writes the primitives, this counts bytes, depth and elements.
+
+use super::{EncodeError, MAX_EMPTY_ELEMENTS, Maxima};
+use bincode::config::{Configuration, standard};
+use bincode::enc::{Encode, EncoderImpl, write::Writer};
+use bincode::error::EncodeError as Inner;
+use serde::ser::{self, Serialize};
+use std::fmt::Display;
+
+type Encoder<'a> = EncoderImpl<&'a mut Bounded, Configuration>;
+
+/// A buffer that refuses to grow beyond its maximum.
+struct Bounded {
+    bytes: Vec<u8>,
+    /// The maximum, counted from `start`.
+    max: usize,
+    start: usize,
+}
+
+impl Bounded {
+    fn written(&self) -> usize {
+        self.bytes.len().saturating_sub(self.start)
+    }
+}
+
+impl Writer for Bounded {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Inner> {
+        if bytes.len() > self.max.saturating_sub(self.written()) {
+            return Err(Inner::UnexpectedEnd);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Encodes `value` behind what `bytes` already holds.
+pub(super) fn to_vec<T: Serialize + ?Sized>(
+    value: &T,
+    maxima: Maxima,
+    bytes: Vec<u8>,
+) -> Result<Vec<u8>, EncodeError> {
+    let mut out = Bounded {
+        start: bytes.len(),
+        bytes,
+        max: maxima.bytes,
+    };
+    let mut budget = Budget { elements: 0, maxima };
+    value.serialize(Serializer {
+        encoder: &mut EncoderImpl::new(&mut out, standard()),
+        budget: &mut budget,
+        depth: maxima.depth,
+    })?;
+    if budget.elements > out.written().saturating_add(MAX_EMPTY_ELEMENTS) {
+        return Err(EncodeError::TooManyElements);
+    }
+    Ok(out.bytes)
+}
+
+/// What the whole value has used up so far.
+struct Budget {
+    elements: usize,
+    maxima: Maxima,
+}
+
+impl Budget {
+    /// Counts elements. A count no decoder would accept ends the encoding here, before a loop over them.
+    fn claim(&mut self, elements: usize) -> Result<(), EncodeError> {
+        self.elements = self.elements.saturating_add(elements);
+        if self.elements > self.maxima.bytes.saturating_add(MAX_EMPTY_ELEMENTS) {
+            return Err(EncodeError::TooManyElements);
+        }
+        Ok(())
+    }
+
+    fn explain(&self, error: Inner) -> EncodeError {
+        match error {
+            Inner::UnexpectedEnd => EncodeError::TooLarge {
+                max: self.maxima.bytes,
+            },
+            other => EncodeError::Unsupported(other.to_string()),
+        }
+    }
+}
+
+impl ser::Error for EncodeError {
+    fn custom<T: Display>(message: T) -> Self {
+        Self::Unsupported(message.to_string())
+    }
+}
+
+struct Serializer<'a, 'w> {
+    encoder: &'a mut Encoder<'w>,
+    budget: &'a mut Budget,
+    /// Levels left below this value.
+    depth: u32,
+}
+
+impl<'w> Serializer<'_, 'w> {
+    #[inline]
+    fn write<T: Encode + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
+        value
+            .encode(self.encoder)
+            .map_err(|error| self.budget.explain(error))
+    }
+
+    /// The serializer for a value inside this one.
+    #[inline]
+    fn inner(&mut self) -> Result<Serializer<'_, 'w>, EncodeError> {
+        let depth = self.depth.checked_sub(1).ok_or(EncodeError::TooDeep {
+            max: self.budget.maxima.depth,
+        })?;
+        Ok(Serializer {
+            encoder: self.encoder,
+            budget: self.budget,
+            depth,
+        })
+    }
+
+    fn write_length(&mut self, length: Option<usize>) -> Result<(), EncodeError> {
+        let length = length.ok_or_else(|| {
+            EncodeError::Unsupported("a sequence or map must know its length before it is encoded".to_owned())
+        })?;
+        self.budget.claim(length)?;
+        self.write(&(length as u64))
+    }
+}
+
+macro_rules! primitives {
+    ($($method:ident: $type:ty),*) => {$(
+        #[inline]
+        fn $method(mut self, value: $type) -> Result<(), EncodeError> {
+            self.write(&value)
+        }
+    )*};
+}
+
+impl ser::Serializer for Serializer<'_, '_> {
+    type Ok = ();
+    type Error = EncodeError;
+    type SerializeSeq = Self;
+    type SerializeTuple = Self;
+    type SerializeTupleStruct = Self;
+    type SerializeTupleVariant = Self;
+    type SerializeMap = Self;
+    type SerializeStruct = Self;
+    type SerializeStructVariant = Self;
+
+    primitives!(
+        serialize_bool: bool, serialize_char: char,
+        serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_i128: i128,
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64, serialize_u128: u128,
+        serialize_f32: f32, serialize_f64: f64, serialize_str: &str, serialize_bytes: &[u8]
+    );
+
+    fn serialize_none(mut self) -> Result<(), EncodeError> {
+        self.write(&0u8)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(mut self, value: &T) -> Result<(), EncodeError> {
+        self.write(&1u8)?;
+        value.serialize(self.inner()?)
+    }
+
+    fn serialize_unit(self) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    fn serialize_unit_variant(
+        mut self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+    ) -> Result<(), EncodeError> {
+        self.write(&index)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        mut self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), EncodeError> {
+        value.serialize(self.inner()?)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        mut self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), EncodeError> {
+        self.write(&index)?;
+        value.serialize(self.inner()?)
+    }
+
+    fn serialize_seq(mut self, length: Option<usize>) -> Result<Self, EncodeError> {
+        self.write_length(length)?;
+        Ok(self)
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Self, EncodeError> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, EncodeError> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_variant(
+        mut self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self, EncodeError> {
+        self.write(&index)?;
+        Ok(self)
+    }
+
+    fn serialize_map(mut self, length: Option<usize>) -> Result<Self, EncodeError> {
+        self.write_length(length)?;
+        Ok(self)
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, EncodeError> {
+        Ok(self)
+    }
+
+    fn serialize_struct_variant(
+        mut self,
+        _: &'static str,
+        index: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self, EncodeError> {
+        self.write(&index)?;
+        Ok(self)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+}
+
+macro_rules! compounds {
+    ($($kind:ident: $method:ident($($key:ty)?)),*) => {$(
+        impl ser::$kind for Serializer<'_, '_> {
+            type Ok = ();
+            type Error = EncodeError;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> Result<(), EncodeError> {
+                value.serialize(self.inner()?)
+            }
+
+            fn end(self) -> Result<(), EncodeError> {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+compounds!(
+    SerializeSeq: serialize_element(),
+    SerializeTuple: serialize_element(),
+    SerializeTupleStruct: serialize_field(),
+    SerializeTupleVariant: serialize_field(),
+    SerializeStruct: serialize_field(&'static str),
+    SerializeStructVariant: serialize_field(&'static str)
+);
+
+impl ser::SerializeMap for Serializer<'_, '_> {
+    type Ok = ();
+    type Error = EncodeError;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
+        key.serialize(self.inner()?)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
+        value.serialize(self.inner()?)
+    }
+
+    fn end(self) -> Result<(), EncodeError> {
+        Ok(())
+    }
+}

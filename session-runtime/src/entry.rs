@@ -1,0 +1,118 @@
+//! The byte form of a log entry.
+
+use crate::{
+    action::RaftAction,
+    codec::{self, DecodeError, EncodeError},
+    identity::Timestamp,
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The byte that every entry of this format starts with.
+const FORMAT: u8 = 1;
+
+/// What the log holds: an action and the leader's time for it.
+///
+/// The byte form is one byte of format version and the encoded entry. Entries written by this release can be
+/// read by every later one.
+///
+/// ```
+/// use session_runtime::{Entry, RaftAction, Timestamp};
+///
+/// let entry = Entry { time: Timestamp(1_000), action: RaftAction::Tick };
+/// assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The leader's time as it appended the entry.
+    pub time: Timestamp,
+    /// What to do.
+    pub action: RaftAction,
+}
+
+impl Entry {
+    /// The entry's bytes.
+    pub fn try_encode(&self) -> Result<Bytes, EncodeError> {
+        codec::encode_behind(vec![FORMAT], self).map(Bytes::from)
+    }
+
+    /// The entry's bytes.
+    ///
+    /// # Panics
+    ///
+    /// If they would be more than [`codec::MAX_STATE`]; [`try_encode`](Self::try_encode) returns that as an
+    /// error. An entry whose payload is a command within [`codec::MAX_PAYLOAD`] never is.
+    #[allow(clippy::panic)] // documented, with a way around it
+    pub fn encode(&self) -> Bytes {
+        match self.try_encode() {
+            Ok(bytes) => bytes,
+            Err(error) => panic!("the entry cannot be encoded: {error}"),
+        }
+    }
+
+    /// Reads an entry's bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        let body = match bytes.split_first() {
+            Some((&FORMAT, body)) => body,
+            Some((&version, _)) => return Err(EntryError::UnknownFormat { version }),
+            None => return Err(EntryError::Damaged(DecodeError::Truncated)),
+        };
+        // The tag first: an action of a later release is not damage, and an operator must do another thing.
+        let (_, tag): (Timestamp, u32) = codec::decode_start(body)?;
+        if tag >= RaftAction::COUNT {
+            return Err(EntryError::UnknownAction { tag });
+        }
+        Ok(codec::decode_state(body)?)
+    }
+}
+
+/// Why bytes could not be read as an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryError {
+    /// A later release wrote it. Like [`ApplyError::NeedsBuild`](crate::ApplyError::NeedsBuild): do not go
+    /// on, and replace this build by a newer one.
+    UnknownFormat {
+        /// The format version it has.
+        version: u8,
+    },
+    /// A later release wrote it. Like [`ApplyError::NeedsBuild`](crate::ApplyError::NeedsBuild): do not go
+    /// on, and replace this build by a newer one.
+    UnknownAction {
+        /// The tag of the action.
+        tag: u32,
+    },
+    /// The bytes are damaged, or no entry.
+    Damaged(DecodeError),
+}
+
+impl EntryError {
+    /// Whether a newer build could read the entry. If so, replace this build; else the log is damaged.
+    pub fn needs_build(&self) -> bool {
+        !matches!(self, Self::Damaged(_))
+    }
+}
+
+impl From<DecodeError> for EntryError {
+    fn from(error: DecodeError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownFormat { version } => write!(
+                f,
+                "the log entry has format {version}, this build reads format {FORMAT}; run a newer build of this program"
+            ),
+            Self::UnknownAction { tag } => write!(
+                f,
+                "the log entry holds action {tag}, which this build does not know; run a newer build of this program"
+            ),
+            Self::Damaged(error) => write!(f, "the bytes are no log entry: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for EntryError {}

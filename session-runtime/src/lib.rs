@@ -1,0 +1,189 @@
+//! Exactly-once, linearizable clients on top of a replicated log.
+//!
+//! A client of a Raft cluster times out and sends its command again, and the command runs twice. The cure is
+//! to remember, inside the replicated state, what each client asked and what it was told. This crate is that
+//! memory: [`SessionStateMachine`] wraps a [`StateMachine`] and gives its clients sessions, in which
+//!
+//! - a request runs at most once, however often it is sent, and every copy gets the same bytes;
+//! - answers are kept until the client says it has them, and no longer;
+//! - the machine can send requests to clients, numbered, kept until acknowledged, sent again when due;
+//! - all of it is in one snapshot with the machine's own state.
+//!
+//! The contract is short: **same state, same input, same output.** [`apply`](SessionStateMachine::apply) takes
+//! a log entry and returns what to send; it reads no clock, no file, no socket and no global. Which Raft
+//! library feeds it, and which network carries what comes out, is the caller's choice.
+//!
+//! # A complete machine
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use session_runtime::schema::{Fields, Handler, QueryShape, StateField, Variant, highest_since};
+//! use session_runtime::{
+//!     Bytes, Command, Context, Deterministic, EncodeError, Never, Query, RaftAction, Reply, RequestId, Response,
+//!     Schema, ServerAction, ServerRequestId, SessionId, SessionStateMachine, SnapshotError, State, StateError,
+//!     StateMachine, StateReader, StateWriter, Timestamp, codec,
+//! };
+//!
+//! /// What clients may ask of the counter.
+//! #[derive(Serialize, Deserialize)]
+//! enum CounterCommand {
+//!     Add { amount: u64 },
+//! }
+//! impl Deterministic for CounterCommand {}
+//! impl Command for CounterCommand {
+//!     const VARIANTS: &'static [Variant] = &[Variant {
+//!         name: "Add",
+//!         fields: Fields::Struct(&[("amount", "u64")]),
+//!         since: 1,
+//!     }];
+//!     fn variant(&self) -> usize {
+//!         match self {
+//!             Self::Add { .. } => 0,
+//!         }
+//!     }
+//! }
+//!
+//! /// What clients may read.
+//! #[derive(Serialize, Deserialize)]
+//! enum CounterQuery {
+//!     Value,
+//! }
+//! impl Query for CounterQuery {}
+//!
+//! #[derive(Default)]
+//! struct Counter {
+//!     value: u64,
+//! }
+//!
+//! impl Counter {
+//!     fn add(&mut self, amount: u64) -> u64 {
+//!         self.value = self.value.saturating_add(amount);
+//!         self.value
+//!     }
+//! }
+//!
+//! impl State for Counter {
+//!     const FIELDS: &'static [StateField] = &[StateField::new("value", "u64")];
+//!     fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
+//!         out.field("value", &self.value)
+//!     }
+//!     fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+//!         Ok(Self { value: from.field("value")? })
+//!     }
+//! }
+//!
+//! impl StateMachine for Counter {
+//!     type Command = CounterCommand;
+//!     type Query = CounterQuery;
+//!     type ServerRequest = Never;
+//!
+//!     const SCHEMA: Schema = Schema {
+//!         name: "Counter",
+//!         version: highest_since(CounterCommand::VARIANTS, Self::FIELDS),
+//!         commands: CounterCommand::VARIANTS,
+//!         handlers: &[Handler { command: "Add", reply: "u64", internal: false }],
+//!         queries: &[QueryShape { name: "Value", fields: &[], reply: "u64" }],
+//!         server_request: "Never",
+//!         state: Self::FIELDS,
+//!         dropped: Self::DROPPED,
+//!     };
+//!
+//!     fn apply(&mut self, _: &mut Context<'_>, command: CounterCommand) -> Result<Response, EncodeError> {
+//!         match command {
+//!             CounterCommand::Add { amount } => self.add(amount).into_response(),
+//!         }
+//!     }
+//!
+//!     fn query(&self, query: CounterQuery) -> Result<Bytes, EncodeError> {
+//!         match query {
+//!             CounterQuery::Value => codec::encode(&self.value),
+//!         }
+//!     }
+//! }
+//!
+//! // Two entries of the log: a client registers, and asks.
+//! let mut counter = SessionStateMachine::new(Counter::default());
+//! let session = SessionId::draw(0, 0x5eed);
+//! let register = RaftAction::SessionCreationConfirmed { session, capabilities: Default::default() };
+//! counter.apply(1, Timestamp(0), register)?;
+//! let request = RaftAction::ClientRequest {
+//!     session,
+//!     request: RequestId(1),
+//!     lowest_pending: RequestId(1),
+//!     acked: ServerRequestId(0),
+//!     payload: CounterCommand::Add { amount: 5 }.encode(),
+//! };
+//! let answer = counter.apply(2, Timestamp(10), request.clone())?;
+//! let five = Response::accepted(&5u64)?;
+//! assert_eq!(answer, [ServerAction::SendResponse { session, request: RequestId(1), response: five }]);
+//!
+//! // The answer was lost and the client asks again: the same bytes, and nothing is added.
+//! assert_eq!(counter.apply(3, Timestamp(20), request)?, answer);
+//! assert_eq!(counter.machine().value, 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Integrating an engine
+//!
+//! The engine's part is to append entries ([`Entry`] is their byte form), to apply the committed ones in order,
+//! and to send every [`ServerAction`] that comes out on the leader. It draws session ids
+//! ([`SessionId::draw`]), appends a [`RaftAction::Tick`] when [`expiry_due`](SessionStateMachine::expiry_due)
+//! has come and nobody writes, and a [`RaftAction::GetRequestsForRetry`] when
+//! [`has_pending_requests`](SessionStateMachine::has_pending_requests) says it is worth one. The time of an
+//! entry is the leader's: the time of the last applied entry plus its own monotonic elapsed time, never the
+//! wall clock.
+//!
+//! # What the machine's code must keep
+//!
+//! Handlers must not fail and must not differ between replicas. A handler that panics all the same halts the
+//! machine before the entry ([`ApplyError::Halted`]), so that a half-made state is neither kept nor shown; that
+//! needs `panic = "unwind"`, Rust's default. Overflowing arithmetic panics in one build and wraps in another:
+//! set `overflow-checks = true` in every profile.
+
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
+mod action;
+pub mod codec;
+mod context;
+mod core;
+mod entry;
+mod error;
+mod guard;
+mod identity;
+mod limits;
+mod machine;
+pub mod schema;
+mod session;
+mod session_machine;
+mod sessions;
+mod snapshot;
+mod state;
+mod wire;
+
+pub use action::{
+    Alive, CloseReason, PendingRequest, RaftAction, RefuseReason, RequestError, Response, ServerAction,
+    Status,
+};
+pub use bytes::Bytes;
+pub use codec::{DecodeError, EncodeError};
+pub use context::{Context, ContextRng};
+pub use entry::{Entry, EntryError};
+pub use error::{ApplyError, Halted, QueryError, SnapshotError};
+pub use identity::{RequestId, ServerRequestId, SessionId, Timestamp};
+pub use limits::Limits;
+pub use machine::{Command, Query, StateMachine};
+pub use rand_core;
+pub use schema::Schema;
+pub use session_machine::SessionStateMachine;
+pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
+pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
+pub use wire::{Deterministic, Never, Rejection, Reply, Wire};

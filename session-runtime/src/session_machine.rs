@@ -1,0 +1,399 @@
+//! A machine wrapped with sessions: each request at most once, answers until the client has them, server
+//! requests until they are acknowledged.
+
+use crate::{
+    action::{
+        Alive, CloseReason, PendingRequest, RaftAction, RefuseReason, RequestError, Response, ServerAction,
+    },
+    codec,
+    context::{Context, ContextRng, Turn},
+    core::{Core, Hook, encoded},
+    error::{ApplyError, Halted, QueryError, SnapshotError},
+    identity::{RequestId, SessionId, Timestamp},
+    limits::Limits,
+    machine::StateMachine,
+    session::Answer,
+    sessions::{MAX_AGE, Sessions},
+    snapshot::Snapshot,
+};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// How many sessions an entry closes at most, beside those its action names.
+const MAX_CLOSINGS: usize = 1024;
+
+const KIND: &str = "sessions";
+const SEED: &str = "session/seed";
+
+/// A [`StateMachine`] whose clients are served exactly once.
+///
+/// Feed it every entry of the log in order with [`apply`](Self::apply), and send what comes out. The same log
+/// gives the same state and the same output on every replica.
+pub struct SessionStateMachine<M> {
+    core: Core<M>,
+    sessions: Sessions,
+    /// The seed of the handlers' generator.
+    seed: [u8; 32],
+}
+
+impl<M: StateMachine> SessionStateMachine<M> {
+    /// A machine at the beginning of its log.
+    pub fn new(machine: M) -> Self {
+        Self {
+            core: Core::new(machine),
+            sessions: Sessions::default(),
+            seed: [0; 32],
+        }
+    }
+
+    /// Applies a log entry and returns what to send.
+    pub fn apply(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+    ) -> Result<Vec<ServerAction>, ApplyError> {
+        let mut out = Vec::new();
+        self.apply_into(index, time, action, &mut out)?;
+        Ok(out)
+    }
+
+    /// As [`apply`](Self::apply), into a buffer the caller reuses. On an error the buffer is as it was.
+    pub fn apply_into(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), ApplyError> {
+        self.step(index, time, action, false, out)
+    }
+
+    /// Applies all of a log entry except the user's code: no handler and no hook is called, and a request
+    /// that would have run is answered with [`RequestError::Skipped`].
+    ///
+    /// The operators' way past an entry that halts the machine. It must be taken alike on every replica, and
+    /// at every replay of the log.
+    pub fn skip(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+    ) -> Result<Vec<ServerAction>, ApplyError> {
+        let mut out = Vec::new();
+        self.step(index, time, action, true, &mut out)?;
+        Ok(out)
+    }
+
+    /// The user's machine. On a halted machine it may be half-changed: for the post-mortem only.
+    pub fn machine(&self) -> &M {
+        &self.core.machine
+    }
+
+    /// Answers an encoded query from the applied state. Making that state recent enough is the engine's part.
+    pub fn query(&self, payload: &[u8]) -> Result<Bytes, QueryError> {
+        self.core.query(payload)
+    }
+
+    /// All of it at this log position.
+    pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
+        let mut layer = self.sessions.save().map_err(|error| ApplyError::State {
+            field: "(sessions)".to_owned(),
+            problem: error.to_string(),
+        })?;
+        layer.push(encoded(SEED, &self.seed)?);
+        self.core.save(KIND, layer)
+    }
+
+    /// The machine of a snapshot. Every retry after it is answered with the same bytes as before.
+    pub fn restore(snapshot: &Snapshot) -> Result<Self, SnapshotError> {
+        let (core, mut unread) = Core::load(snapshot, KIND)?;
+        let sessions = Sessions::load(&mut unread, core.last_applied, core.time)?;
+        let seed = unread.decode(SEED)?;
+        unread.finish()?;
+        Ok(Self { core, sessions, seed })
+    }
+
+    /// The open sessions, in id order.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.readable().into_iter().flat_map(Sessions::ids)
+    }
+
+    /// Whether a `GetRequestsForRetry` with this argument would return anything. A dirty read: only a hint to
+    /// save a log entry.
+    pub fn has_pending_requests(&self, last_sent_before: Timestamp) -> bool {
+        self.readable()
+            .is_some_and(|sessions| sessions.has_due(last_sent_before))
+    }
+
+    /// The server requests a client has not acknowledged, in the order of their numbers.
+    pub fn pending_requests(&self, session: SessionId) -> impl Iterator<Item = PendingRequest> {
+        self.readable()
+            .and_then(|sessions| sessions.get(session))
+            .into_iter()
+            .flat_map(|session| session.pending().cloned())
+    }
+
+    /// The answer to a request, if it has been executed and the client may still ask for it.
+    pub fn cached_response(
+        &self,
+        session: SessionId,
+        request: RequestId,
+    ) -> Option<Result<Response, RequestError>> {
+        let answer = self.readable()?.get(session)?.answer(request)?;
+        Some(answer.result.clone())
+    }
+
+    /// The index of the last entry applied, 0 before the first.
+    pub fn last_applied(&self) -> u64 {
+        self.core.last_applied
+    }
+
+    /// The log's time: the highest of all entries applied.
+    pub fn time(&self) -> Timestamp {
+        self.core.time
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        self.sessions.limits()
+    }
+
+    /// The machine's replicated version, from 1.
+    pub fn version(&self) -> u32 {
+        self.core.version
+    }
+
+    /// When a [`RaftAction::Tick`] could next close a session; the present time if some are due already.
+    pub fn expiry_due(&self) -> Option<Timestamp> {
+        self.readable()?.expiry_due(self.core.time)
+    }
+
+    /// Where and why the machine halted, if it did.
+    pub fn halted(&self) -> Option<&Halted> {
+        self.core.halted.as_ref()
+    }
+
+    /// The sessions, unless the machine is halted and they may be half-changed.
+    fn readable(&self) -> Option<&Sessions> {
+        match self.core.halted {
+            None => Some(&self.sessions),
+            Some(_) => None,
+        }
+    }
+
+    fn step(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+        skip: bool,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), ApplyError> {
+        let mut turn = self.core.begin(index, time, self.seed, skip)?;
+        if let RaftAction::Upgrade { version } = action {
+            Core::<M>::check_build(version)?;
+        }
+        let before = out.len();
+        let result = self
+            .perform(&mut turn, action, out)
+            .and_then(|()| self.close_due(&mut turn, out));
+        if result.is_ok() {
+            self.sessions.forget_closed(index.saturating_add(1));
+        } else {
+            out.truncate(before);
+        }
+        self.core.end(&turn, result)
+    }
+
+    fn perform(
+        &mut self,
+        turn: &mut Turn,
+        action: RaftAction,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), Halted> {
+        match action {
+            RaftAction::SessionCreationConfirmed {
+                session,
+                capabilities,
+            } => self.create(turn, session, capabilities, out)?,
+            RaftAction::ClientRequest {
+                session,
+                request,
+                lowest_pending,
+                acked,
+                payload,
+            } => {
+                self.sessions.touch(session, turn.now, acked, lowest_pending);
+                let result = self.answer(turn, session, request, &payload)?;
+                out.push(answer_to(session, request, result));
+                out.append(&mut turn.sent);
+            }
+            RaftAction::ServerRequestAck { session, request } => {
+                self.sessions.touch(session, turn.now, request, RequestId(0));
+            }
+            RaftAction::SessionExpired { session } => {
+                self.close(turn, session, CloseReason::Expired, out)?;
+            }
+            RaftAction::GetRequestsForRetry {
+                last_sent_before,
+                limit,
+            } => self.sessions.retry(last_sent_before, limit, turn.now, out),
+            RaftAction::KeepAlive { sessions } => {
+                for Alive {
+                    session,
+                    lowest_pending,
+                    acked,
+                } in sessions
+                {
+                    self.sessions.touch(session, turn.now, acked, lowest_pending);
+                }
+            }
+            RaftAction::InternalCommand { payload } => {
+                let cx = Context::new(turn).among(&mut self.sessions);
+                let result = self.core.execute(cx, &payload, true)?;
+                out.push(ServerAction::InternalResponse { result });
+                out.append(&mut turn.sent);
+            }
+            RaftAction::Configure { limits, seed } => {
+                self.sessions.set_limits(limits);
+                if let Some(seed) = seed {
+                    self.seed = seed;
+                    turn.rng = ContextRng::new(seed, turn.index);
+                }
+            }
+            RaftAction::Upgrade { version } => turn.version = turn.version.max(version),
+            RaftAction::Tick => {}
+        }
+        Ok(())
+    }
+
+    fn create(
+        &mut self,
+        turn: &mut Turn,
+        session: SessionId,
+        capabilities: BTreeMap<String, String>,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), Halted> {
+        if self.sessions.get(session).is_some() {
+            // A retried registration must not reset the session.
+            out.push(ServerAction::SessionCreated { session });
+            return Ok(());
+        }
+        let limits = self.sessions.limits();
+        let may_evict = limits.evict_idlest && limits.max_sessions != Some(0);
+        let refused = if self.sessions.was_closed(session) {
+            Some(RefuseReason::Closed)
+        } else if !may_be_drawn_for(session, turn.index) {
+            Some(RefuseReason::Stale)
+        } else if self.sessions.is_full() && !may_evict {
+            Some(RefuseReason::Full)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            out.push(ServerAction::SessionRefused { session, reason });
+            return Ok(());
+        }
+        if self.sessions.is_full()
+            && let Some(idlest) = self.sessions.idlest()
+        {
+            self.close(turn, idlest, CloseReason::Evicted, out)?;
+        }
+        self.sessions.open(session, capabilities, turn.now);
+        let cx = Context::new(turn).among(&mut self.sessions).of(session);
+        self.core.hook(cx, Hook::SessionCreated)?;
+        out.push(ServerAction::SessionCreated { session });
+        out.append(&mut turn.sent);
+        Ok(())
+    }
+
+    /// The answer to a request whose sign of life has been taken.
+    fn answer(
+        &mut self,
+        turn: &mut Turn,
+        id: SessionId,
+        request: RequestId,
+        payload: &[u8],
+    ) -> Result<Result<Response, RequestError>, Halted> {
+        let Some(session) = self.sessions.get(id) else {
+            return Ok(Err(RequestError::SessionExpired));
+        };
+        if request < session.watermark() {
+            return Ok(Err(RequestError::ResponseEvicted));
+        }
+        let payload_hash = codec::payload_hash(payload);
+        if let Some(answer) = session.answer(request) {
+            return Ok(if answer.payload_hash == payload_hash {
+                answer.result.clone()
+            } else {
+                Err(RequestError::RequestMismatch)
+            });
+        }
+        let max = self.sessions.limits().max_cached_bytes;
+        if max.is_some_and(|max| session.cached_bytes() >= max) && request > session.watermark() {
+            return Ok(Err(RequestError::Busy));
+        }
+        let cx = Context::new(turn).among(&mut self.sessions).of(id);
+        let result = self.core.execute(cx, payload, false)?;
+        if let Some(session) = self.sessions.get_mut(id) {
+            let result = result.clone();
+            session.record(request, Answer { payload_hash, result });
+        }
+        Ok(result)
+    }
+
+    /// Closes an open session, whatever the cause; does nothing for any other.
+    fn close(
+        &mut self,
+        turn: &mut Turn,
+        session: SessionId,
+        reason: CloseReason,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), Halted> {
+        let Some(closed) = self.sessions.close(session) else {
+            return Ok(());
+        };
+        let capabilities = closed.into_capabilities();
+        let cx = Context::new(turn)
+            .among(&mut self.sessions)
+            .of_closing(session, &capabilities);
+        self.core.hook(cx, Hook::SessionClosed)?;
+        out.append(&mut turn.sent);
+        out.push(ServerAction::SessionClosed { session, reason });
+        Ok(())
+    }
+
+    /// Closes what is due, one at a time, because a closing may make another due.
+    fn close_due(&mut self, turn: &mut Turn, out: &mut Vec<ServerAction>) -> Result<(), Halted> {
+        for _ in 0..MAX_CLOSINGS {
+            match self.sessions.next_due(turn.now) {
+                None => break,
+                Some((session, reason)) => self.close(turn, session, reason, out)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an id is of the right age for a creation at `index`.
+fn may_be_drawn_for(session: SessionId, index: u64) -> bool {
+    index
+        .checked_sub(session.position())
+        .is_some_and(|age| age > 0 && age <= MAX_AGE)
+}
+
+fn answer_to(session: SessionId, request: RequestId, result: Result<Response, RequestError>) -> ServerAction {
+    match result {
+        Ok(response) => ServerAction::SendResponse {
+            session,
+            request,
+            response,
+        },
+        Err(error) => ServerAction::SendRequestError {
+            session,
+            request,
+            error,
+        },
+    }
+}

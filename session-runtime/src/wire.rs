@@ -1,0 +1,184 @@
+//! Which types may stand in a log, an answer or the state, and how a handler's return becomes an answer.
+
+use crate::{
+    action::Response,
+    codec::EncodeError,
+    identity::{RequestId, ServerRequestId, SessionId, Timestamp},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
+use std::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A type whose values are the same on every replica.
+///
+/// No type whose order, size, value or identity depends on the process has it: no `HashMap`, no float, no
+/// clock, no `usize`, no pointer, cell, lock or atomic. An own type is vouched for in plain sight:
+///
+/// ```
+/// # use session_runtime::Deterministic;
+/// struct Celsius(i32);
+/// impl Deterministic for Celsius {}
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may differ between replicas",
+    label = "this type is not `Deterministic`",
+    note = "use `BTreeMap`/`BTreeSet` for hash collections, sized integers for `usize`, `Timestamp` for clocks; an own type derives `Deterministic`, or is vouched for with `impl Deterministic for T {{}}`"
+)]
+pub trait Deterministic {}
+
+macro_rules! deterministic {
+    ($($type:ty),* $(,)?) => {$( impl Deterministic for $type {} )*};
+}
+
+deterministic!(
+    (),
+    bool,
+    char,
+    str,
+    String,
+    Bytes,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    std::num::NonZeroU8,
+    std::num::NonZeroU16,
+    std::num::NonZeroU32,
+    std::num::NonZeroU64,
+    std::num::NonZeroU128,
+    std::num::NonZeroI8,
+    std::num::NonZeroI16,
+    std::num::NonZeroI32,
+    std::num::NonZeroI64,
+    std::num::NonZeroI128,
+    std::time::Duration,
+    std::net::IpAddr,
+    std::net::Ipv4Addr,
+    std::net::Ipv6Addr,
+    std::net::SocketAddr,
+    std::net::SocketAddrV4,
+    std::net::SocketAddrV6,
+    SessionId,
+    RequestId,
+    ServerRequestId,
+    Timestamp,
+    Response,
+    Never,
+);
+
+impl<T: Deterministic + ?Sized> Deterministic for Box<T> {}
+impl<T: Deterministic + ?Sized> Deterministic for Arc<T> {}
+impl<T: Deterministic> Deterministic for [T] {}
+impl<T: Deterministic, const N: usize> Deterministic for [T; N] {}
+impl<T: Deterministic> Deterministic for Option<T> {}
+impl<T: Deterministic> Deterministic for Vec<T> {}
+impl<T: Deterministic> Deterministic for VecDeque<T> {}
+impl<T: Deterministic> Deterministic for LinkedList<T> {}
+impl<T: Deterministic> Deterministic for BTreeSet<T> {}
+impl<K: Deterministic, V: Deterministic> Deterministic for BTreeMap<K, V> {}
+impl<T: Deterministic> Deterministic for std::cmp::Reverse<T> {}
+impl<T: Deterministic> Deterministic for std::num::Wrapping<T> {}
+impl<T: Deterministic> Deterministic for std::ops::Range<T> {}
+impl<T: Deterministic> Deterministic for std::ops::RangeInclusive<T> {}
+impl<T: ?Sized> Deterministic for PhantomData<T> {}
+
+macro_rules! deterministic_tuples {
+    ($($name:ident)+) => {
+        impl<$($name: Deterministic),+> Deterministic for ($($name,)+) {}
+        deterministic_tuples!(@shorter $($name)+);
+    };
+    (@shorter $first:ident) => {};
+    (@shorter $first:ident $($name:ident)+) => { deterministic_tuples!($($name)+); };
+}
+
+deterministic_tuples!(A B C D E F G H I J K L M N O P);
+
+/// What can travel: every serde type that is [`Deterministic`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel in a log, an answer or a server request",
+    label = "not `Serialize + DeserializeOwned + Deterministic`",
+    note = "derive `serde::Serialize`, `serde::Deserialize` and `Deterministic` on it"
+)]
+pub trait Wire: Serialize + DeserializeOwned + Deterministic {}
+
+impl<T: Serialize + DeserializeOwned + Deterministic> Wire for T {}
+
+/// The reason with which a handler may refuse: part of the answer, cached and replayed like any other.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no reason a handler may refuse with",
+    label = "not a `Rejection`",
+    note = "a handler must not fail: return an own enum that derives `Rejection` and says what the client did wrong"
+)]
+pub trait Rejection: Wire {}
+
+/// What a handler may return: a [`Wire`] value, or a `Result` of one and a [`Rejection`].
+///
+/// The kind is told by the type and never by its spelling: `Result` is not [`Deterministic`], so an alias of
+/// it is still a `Result`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler's answer",
+    label = "neither a wire value nor a `Result` of one and a `Rejection`",
+    note = "an answer derives `Serialize`, `Deserialize` and `Deterministic`; an error in a `Result` derives `Rejection` too"
+)]
+pub trait Reply {
+    /// What an accepted command is answered with.
+    type Accepted: Wire;
+    /// What a rejected command is answered with; [`Never`] where none is.
+    type Rejected: Wire;
+
+    /// The answer as it is cached and sent.
+    fn into_response(self) -> Result<Response, EncodeError>;
+}
+
+impl<T: Wire> Reply for T {
+    type Accepted = T;
+    type Rejected = Never;
+
+    fn into_response(self) -> Result<Response, EncodeError> {
+        Response::accepted(&self)
+    }
+}
+
+impl<T: Wire, E: Rejection> Reply for Result<T, E> {
+    type Accepted = T;
+    type Rejected = E;
+
+    fn into_response(self) -> Result<Response, EncodeError> {
+        match self {
+            Ok(value) => Response::accepted(&value),
+            Err(rejection) => Response::rejected(&rejection),
+        }
+    }
+}
+
+/// A type without values: what a machine sends that sends nothing, and how a handler rejects that never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Never {}
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for Never {}
+
+impl Serialize for Never {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        match *self {}
+    }
+}
+
+impl<'de> Deserialize<'de> for Never {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(de::Error::custom("there is no value of this type"))
+    }
+}
