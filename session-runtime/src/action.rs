@@ -210,18 +210,12 @@ pub struct Response {
 impl Response {
     /// A value the handler returned.
     pub fn accepted<T: Serialize + ?Sized>(value: &T) -> Result<Self, EncodeError> {
-        Ok(Self {
-            status: Status::Accepted,
-            payload: codec::encode(value)?,
-        })
+        Ok(Self { status: Status::Accepted, payload: codec::encode(value)? })
     }
 
     /// A rejection the handler returned.
     pub fn rejected<E: Serialize + ?Sized>(rejection: &E) -> Result<Self, EncodeError> {
-        Ok(Self {
-            status: Status::Rejected,
-            payload: codec::encode(rejection)?,
-        })
+        Ok(Self { status: Status::Rejected, payload: codec::encode(rejection)? })
     }
 }
 

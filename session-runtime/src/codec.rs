@@ -68,16 +68,10 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { max } => {
-                write!(
-                    f,
-                    "the value takes more than the {max} bytes the format allows; split it"
-                )
+                write!(f, "the value takes more than the {max} bytes the format allows; split it")
             }
             Self::TooDeep { max } => {
-                write!(
-                    f,
-                    "the value nests deeper than the {max} levels the format allows; flatten it"
-                )
+                write!(f, "the value nests deeper than the {max} levels the format allows; flatten it")
             }
             Self::TooManyElements => write!(
                 f,
@@ -127,10 +121,7 @@ impl fmt::Display for DecodeError {
                 write!(f, "the input goes on for {bytes} bytes after the value")
             }
             Self::TooDeep { max } => {
-                write!(
-                    f,
-                    "the input nests deeper than the {max} levels the format allows"
-                )
+                write!(f, "the input nests deeper than the {max} levels the format allows")
             }
             Self::TooManyElements => {
                 write!(f, "the input claims more elements than its bytes can hold")
@@ -151,14 +142,8 @@ struct Maxima {
     depth: u32,
 }
 
-const PAYLOAD: Maxima = Maxima {
-    bytes: MAX_PAYLOAD,
-    depth: MAX_PAYLOAD_DEPTH,
-};
-const STATE: Maxima = Maxima {
-    bytes: MAX_STATE,
-    depth: MAX_STATE_DEPTH,
-};
+const PAYLOAD: Maxima = Maxima { bytes: MAX_PAYLOAD, depth: MAX_PAYLOAD_DEPTH };
+const STATE: Maxima = Maxima { bytes: MAX_STATE, depth: MAX_STATE_DEPTH };
 
 /// Encodes a payload: a command, reply, query, server request or message.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {

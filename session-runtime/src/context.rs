@@ -27,13 +27,7 @@ pub struct Context<'a, R = Never> {
 impl<'a, R> Context<'a, R> {
     /// A context with neither session nor sessions.
     pub(crate) fn new(turn: &'a mut Turn) -> Self {
-        Self {
-            turn,
-            sessions: None,
-            session: None,
-            closing: None,
-            server_request: PhantomData,
-        }
+        Self { turn, sessions: None, session: None, closing: None, server_request: PhantomData }
     }
 
     /// With the sessions one can send to.
@@ -141,11 +135,7 @@ impl<R: Wire> Context<'_, R> {
             },
         };
         let request = sessions.send(to, payload.clone(), self.turn.now)?;
-        self.turn.sent.push(ServerAction::SendServerRequest {
-            session: to,
-            request,
-            payload,
-        });
+        self.turn.sent.push(ServerAction::SendServerRequest { session: to, request, payload });
         Some(request)
     }
 }
@@ -177,15 +167,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     pub(crate) fn new(index: u64, now: Timestamp, version: u32, seed: [u8; 32], skip: bool) -> Self {
-        Self {
-            index,
-            now,
-            version,
-            rng: ContextRng::new(seed, index),
-            skip,
-            sent: Vec::new(),
-            failure: None,
-        }
+        Self { index, now, version, rng: ContextRng::new(seed, index), skip, sent: Vec::new(), failure: None }
     }
 }
 
@@ -210,11 +192,7 @@ pub struct ContextRng {
 
 impl ContextRng {
     pub(crate) fn new(seed: [u8; 32], stream: u64) -> Self {
-        Self {
-            seed,
-            stream,
-            generator: None,
-        }
+        Self { seed, stream, generator: None }
     }
 
     fn generator(&mut self) -> &mut ChaCha8Rng {

@@ -35,13 +35,7 @@ pub(crate) enum Hook {
 
 impl<M: StateMachine> Core<M> {
     pub(crate) fn new(machine: M) -> Self {
-        Self {
-            machine,
-            last_applied: 0,
-            time: Timestamp(0),
-            version: 1,
-            halted: None,
-        }
+        Self { machine, last_applied: 0, time: Timestamp(0), version: 1, halted: None }
     }
 
     /// Starts an entry, or says why it cannot be applied. Changes nothing.
@@ -54,10 +48,7 @@ impl<M: StateMachine> Core<M> {
     ) -> Result<Turn, ApplyError> {
         self.check_running()?;
         if index <= self.last_applied {
-            return Err(ApplyError::OutOfOrder {
-                index,
-                last_applied: self.last_applied,
-            });
+            return Err(ApplyError::OutOfOrder { index, last_applied: self.last_applied });
         }
         let now = time.max(self.time);
         Ok(Turn::new(index, now, self.version, seed, skip))
@@ -142,16 +133,11 @@ impl<M: StateMachine> Core<M> {
     pub(crate) fn save(&self, kind: &str, layer: Vec<Part>) -> Result<Snapshot, ApplyError> {
         self.check_running()?;
         let mut state = StateWriter::new(self.version, M::FIELDS);
-        let saved = guard(|| self.machine.save(&mut state)).map_err(|panic| ApplyError::State {
-            field: "(all)".to_owned(),
-            problem: panic,
-        })?;
+        let saved = guard(|| self.machine.save(&mut state))
+            .map_err(|panic| ApplyError::State { field: "(all)".to_owned(), problem: panic })?;
         let mut parts = saved
             .and_then(|()| state.finish())
-            .map_err(|error| ApplyError::State {
-                field: error.field,
-                problem: error.problem,
-            })?;
+            .map_err(|error| ApplyError::State { field: error.field, problem: error.problem })?;
         parts.extend(layer);
         parts.push(encoded(CLOCK, &self.time)?);
         parts.push(encoded(KIND, &kind)?);
@@ -178,17 +164,12 @@ impl<M: StateMachine> Core<M> {
             });
         }
         if meta.version > schema.version {
-            return Err(SnapshotError::NeedsBuild {
-                version: meta.version,
-            });
+            return Err(SnapshotError::NeedsBuild { version: meta.version });
         }
         let mut unread = Unread::new(snapshot)?;
         let found: String = unread.decode(KIND)?;
         if found != kind {
-            return Err(SnapshotError::WrongKind {
-                expected: kind.to_owned(),
-                found,
-            });
+            return Err(SnapshotError::WrongKind { expected: kind.to_owned(), found });
         }
         schema
             .compare(&meta.schema, meta.version)
@@ -203,19 +184,10 @@ impl<M: StateMachine> Core<M> {
         let time = unread.decode(CLOCK)?;
         let mut reader = StateReader::new(version, M::FIELDS, &mut unread);
         let machine = guard(|| M::load(&mut reader)).unwrap_or_else(|panic| {
-            Err(SnapshotError::State {
-                field: "(all)".to_owned(),
-                problem: panic,
-            })
+            Err(SnapshotError::State { field: "(all)".to_owned(), problem: panic })
         })?;
         reader.drop_former(M::DROPPED);
-        let core = Self {
-            machine,
-            last_applied: meta.index,
-            time,
-            version,
-            halted: None,
-        };
+        let core = Self { machine, last_applied: meta.index, time, version, halted: None };
         Ok((core, unread))
     }
 
@@ -239,17 +211,11 @@ fn finish<T>(
         (Ok(Err(error)), _) => format!("its answer cannot be encoded: {error}"),
         (Ok(Ok(_)), Some(error)) => format!("a server request cannot be encoded: {error}"),
     };
-    Err(Halted {
-        index: turn.index,
-        command: name.to_owned(),
-        message: problem,
-    })
+    Err(Halted { index: turn.index, command: name.to_owned(), message: problem })
 }
 
 /// One entry of the session layer. None of them is ever too large to encode.
 pub(crate) fn encoded<T: serde::Serialize>(key: &str, value: &T) -> Result<Part, ApplyError> {
-    Part::encoded(key, value).map_err(|error| ApplyError::State {
-        field: key.to_owned(),
-        problem: error.to_string(),
-    })
+    Part::encoded(key, value)
+        .map_err(|error| ApplyError::State { field: key.to_owned(), problem: error.to_string() })
 }

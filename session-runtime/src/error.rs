@@ -188,15 +188,13 @@ impl fmt::Display for SnapshotError {
                 f,
                 "the snapshot has format {version}, which this build cannot read; run a newer build of this program"
             ),
-            Self::Damaged { block } => write!(
-                f,
-                "the snapshot is damaged in block {block}; take it again from another replica"
-            ),
+            Self::Damaged { block } => {
+                write!(f, "the snapshot is damaged in block {block}; take it again from another replica")
+            }
             Self::Truncated => write!(f, "the snapshot is cut short; take it again from another replica"),
-            Self::Trailing => write!(
-                f,
-                "there are bytes behind the snapshot's end; take it again from another replica"
-            ),
+            Self::Trailing => {
+                write!(f, "there are bytes behind the snapshot's end; take it again from another replica")
+            }
             Self::WrongMachine { expected, found } => write!(
                 f,
                 "the snapshot is of the machine `{found}`, not of `{expected}`; check which file or cluster it came from"
@@ -216,18 +214,14 @@ impl fmt::Display for SnapshotError {
                 f,
                 "the snapshot has the key `{key}`, which this build does not read; run the build that wrote it"
             ),
-            Self::MissingKey { key } => write!(
-                f,
-                "the snapshot lacks the key `{key}`; run the build that wrote it"
-            ),
+            Self::MissingKey { key } => {
+                write!(f, "the snapshot lacks the key `{key}`; run the build that wrote it")
+            }
             Self::Value { key, problem } => {
                 write!(f, "the snapshot's value at `{key}` is wrong: {problem}")
             }
             Self::State { field, problem } => {
-                write!(
-                    f,
-                    "the state field `{field}` does not fit the snapshot: {problem}"
-                )
+                write!(f, "the state field `{field}` does not fit the snapshot: {problem}")
             }
             Self::Io { message, .. } => {
                 write!(f, "the snapshot could not be read or written: {message}")
@@ -242,10 +236,7 @@ impl From<io::Error> for SnapshotError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::Truncated,
-            kind => Self::Io {
-                kind,
-                message: error.to_string(),
-            },
+            kind => Self::Io { kind, message: error.to_string() },
         }
     }
 }

@@ -39,9 +39,7 @@ pub trait StateMachine: State {
 
     /// Whether only the service itself may send this command.
     fn is_internal(command: &Self::Command) -> bool {
-        Self::SCHEMA
-            .handler(command.name())
-            .is_some_and(|handler| handler.internal)
+        Self::SCHEMA.handler(command.name()).is_some_and(|handler| handler.internal)
     }
 
     /// Runs when the session `cx.session()` was opened.
@@ -67,16 +65,12 @@ pub trait Command: Wire {
 
     /// The name of this command's variant.
     fn name(&self) -> &'static str {
-        Self::VARIANTS
-            .get(self.variant())
-            .map_or("(unknown)", |variant| variant.name)
+        Self::VARIANTS.get(self.variant()).map_or("(unknown)", |variant| variant.name)
     }
 
     /// The version that brought this command. Below it, the command is invalid on every replica.
     fn since(&self) -> u32 {
-        Self::VARIANTS
-            .get(self.variant())
-            .map_or(1, |variant| variant.since)
+        Self::VARIANTS.get(self.variant()).map_or(1, |variant| variant.since)
     }
 
     /// The command's bytes.

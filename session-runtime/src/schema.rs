@@ -88,13 +88,7 @@ pub struct StateField {
 impl StateField {
     /// A field that was always there.
     pub const fn new(name: &'static str, ty: &'static str) -> Self {
-        Self {
-            name,
-            ty,
-            since: 1,
-            default: false,
-            was: None,
-        }
+        Self { name, ty, since: 1, default: false, was: None }
     }
 }
 
@@ -145,16 +139,9 @@ impl Schema {
             .filter(move |(_, variant)| variant.since <= version)
             .map(|(tag, variant)| {
                 let handler = self.handler(variant.name);
-                let internal = if handler.is_some_and(|handler| handler.internal) {
-                    "internal "
-                } else {
-                    ""
-                };
-                let since = if variant.since > 1 {
-                    format!(" since {}", variant.since)
-                } else {
-                    String::new()
-                };
+                let internal = if handler.is_some_and(|handler| handler.internal) { "internal " } else { "" };
+                let since =
+                    if variant.since > 1 { format!(" since {}", variant.since) } else { String::new() };
                 let reply = handler.map_or("?", |handler| handler.reply);
                 format!("command {tag} {internal}{variant} -> {reply}{since}")
             })
@@ -174,18 +161,14 @@ impl Schema {
             }
         }
         if let Some(found) = stored.next() {
-            return Err(format!(
-                "the snapshot has `{found}`, this build has nothing there"
-            ));
+            return Err(format!("the snapshot has `{found}`, this build has nothing there"));
         }
         self.compare_state(text, version)
     }
 
     fn compare_state(&self, text: &str, version: u32) -> Result<(), String> {
-        let mut stored: Vec<(&str, &str)> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("state ")?.split_once(": "))
-            .collect();
+        let mut stored: Vec<(&str, &str)> =
+            text.lines().filter_map(|line| line.strip_prefix("state ")?.split_once(": ")).collect();
         for field in self.state.iter().filter(|field| field.since <= version) {
             let StateField { name, ty, .. } = *field;
             let found = stored

@@ -131,12 +131,7 @@ impl Session {
     pub(crate) fn send(&mut self, payload: Bytes, now: Timestamp) -> Option<ServerRequestId> {
         let id = ServerRequestId(self.last_server_request.0.checked_add(1)?);
         self.last_server_request = id;
-        self.pending.push_back(PendingRequest {
-            id,
-            payload,
-            last_sent_at: now,
-            attempts: 1,
-        });
+        self.pending.push_back(PendingRequest { id, payload, last_sent_at: now, attempts: 1 });
         Some(id)
     }
 
@@ -154,17 +149,12 @@ impl Session {
 
     /// The pending server requests last sent before a moment, to be marked as sent again.
     pub(crate) fn due(&mut self, before: Timestamp) -> impl Iterator<Item = &mut PendingRequest> {
-        self.pending
-            .iter_mut()
-            .filter(move |request| request.last_sent_at < before)
+        self.pending.iter_mut().filter(move |request| request.last_sent_at < before)
     }
 
     /// Makes a session that was read from a snapshot whole, or says why it cannot be one.
     pub(crate) fn check(&mut self, now: Timestamp) -> Result<(), &'static str> {
-        self.cached_bytes = self
-            .answers
-            .values()
-            .fold(0, |sum, answer| sum.saturating_add(answer.bytes()));
+        self.cached_bytes = self.answers.values().fold(0, |sum, answer| sum.saturating_add(answer.bytes()));
         let ids = self.pending.iter().map(|request| request.id);
         if self.watermark < RequestId(1) {
             return Err("its watermark is 0");
@@ -173,9 +163,7 @@ impl Session {
             return Err("it holds an answer below its watermark");
         }
         if !ids.clone().is_sorted_by(|one, next| one < next)
-            || ids
-                .clone()
-                .any(|id| id < ServerRequestId(1) || id > self.last_server_request)
+            || ids.clone().any(|id| id < ServerRequestId(1) || id > self.last_server_request)
         {
             return Err("its pending server requests are not numbered in order");
         }

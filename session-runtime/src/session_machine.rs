@@ -39,11 +39,7 @@ pub struct SessionStateMachine<M> {
 impl<M: StateMachine> SessionStateMachine<M> {
     /// A machine at the beginning of its log.
     pub fn new(machine: M) -> Self {
-        Self {
-            core: Core::new(machine),
-            sessions: Sessions::default(),
-            seed: [0; 32],
-        }
+        Self { core: Core::new(machine), sessions: Sessions::default(), seed: [0; 32] }
     }
 
     /// Applies a log entry and returns what to send.
@@ -122,8 +118,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
     /// Whether a `GetRequestsForRetry` with this argument would return anything. A dirty read: only a hint to
     /// save a log entry.
     pub fn has_pending_requests(&self, last_sent_before: Timestamp) -> bool {
-        self.readable()
-            .is_some_and(|sessions| sessions.has_due(last_sent_before))
+        self.readable().is_some_and(|sessions| sessions.has_due(last_sent_before))
     }
 
     /// The server requests a client has not acknowledged, in the order of their numbers.
@@ -195,9 +190,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
             Core::<M>::check_build(version)?;
         }
         let before = out.len();
-        let result = self
-            .perform(&mut turn, action, out)
-            .and_then(|()| self.close_due(&mut turn, out));
+        let result = self.perform(&mut turn, action, out).and_then(|()| self.close_due(&mut turn, out));
         if result.is_ok() {
             self.sessions.forget_closed(index.saturating_add(1));
         } else {
@@ -213,17 +206,10 @@ impl<M: StateMachine> SessionStateMachine<M> {
         out: &mut Vec<ServerAction>,
     ) -> Result<(), Halted> {
         match action {
-            RaftAction::SessionCreationConfirmed {
-                session,
-                capabilities,
-            } => self.create(turn, session, capabilities, out)?,
-            RaftAction::ClientRequest {
-                session,
-                request,
-                lowest_pending,
-                acked,
-                payload,
-            } => {
+            RaftAction::SessionCreationConfirmed { session, capabilities } => {
+                self.create(turn, session, capabilities, out)?;
+            }
+            RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => {
                 self.sessions.touch(session, turn.now, acked, lowest_pending);
                 let result = self.answer(turn, session, request, &payload)?;
                 out.push(answer_to(session, request, result));
@@ -235,17 +221,11 @@ impl<M: StateMachine> SessionStateMachine<M> {
             RaftAction::SessionExpired { session } => {
                 self.close(turn, session, CloseReason::Expired, out)?;
             }
-            RaftAction::GetRequestsForRetry {
-                last_sent_before,
-                limit,
-            } => self.sessions.retry(last_sent_before, limit, turn.now, out),
+            RaftAction::GetRequestsForRetry { last_sent_before, limit } => {
+                self.sessions.retry(last_sent_before, limit, turn.now, out);
+            }
             RaftAction::KeepAlive { sessions } => {
-                for Alive {
-                    session,
-                    lowest_pending,
-                    acked,
-                } in sessions
-                {
+                for Alive { session, lowest_pending, acked } in sessions {
                     self.sessions.touch(session, turn.now, acked, lowest_pending);
                 }
             }
@@ -355,9 +335,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
             return Ok(());
         };
         let capabilities = closed.into_capabilities();
-        let cx = Context::new(turn)
-            .among(&mut self.sessions)
-            .of_closing(session, &capabilities);
+        let cx = Context::new(turn).among(&mut self.sessions).of_closing(session, &capabilities);
         self.core.hook(cx, Hook::SessionClosed)?;
         out.append(&mut turn.sent);
         out.push(ServerAction::SessionClosed { session, reason });
@@ -378,22 +356,12 @@ impl<M: StateMachine> SessionStateMachine<M> {
 
 /// Whether an id is of the right age for a creation at `index`.
 fn may_be_drawn_for(session: SessionId, index: u64) -> bool {
-    index
-        .checked_sub(session.position())
-        .is_some_and(|age| age > 0 && age <= MAX_AGE)
+    index.checked_sub(session.position()).is_some_and(|age| age > 0 && age <= MAX_AGE)
 }
 
 fn answer_to(session: SessionId, request: RequestId, result: Result<Response, RequestError>) -> ServerAction {
     match result {
-        Ok(response) => ServerAction::SendResponse {
-            session,
-            request,
-            response,
-        },
-        Err(error) => ServerAction::SendRequestError {
-            session,
-            request,
-            error,
-        },
+        Ok(response) => ServerAction::SendResponse { session, request, response },
+        Err(error) => ServerAction::SendRequestError { session, request, error },
     }
 }

@@ -59,9 +59,7 @@ impl Sessions {
 
     /// Whether one more session would be one too many.
     pub(crate) fn is_full(&self) -> bool {
-        self.limits
-            .max_sessions
-            .is_some_and(|max| self.open.len() as u64 >= u64::from(max))
+        self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 >= u64::from(max))
     }
 
     pub(crate) fn was_closed(&self, session: SessionId) -> bool {
@@ -146,9 +144,7 @@ impl Sessions {
 
     /// Whether any server request was last sent before a moment.
     pub(crate) fn has_due(&self, before: Timestamp) -> bool {
-        self.open
-            .values()
-            .any(|session| session.first_due(before).is_some())
+        self.open.values().any(|session| session.first_due(before).is_some())
     }
 
     /// Marks the server requests last sent before a moment as sent now, at most `limit` (0: all), and returns
@@ -195,15 +191,9 @@ impl Sessions {
     /// The next session to close and why: of those due the least recently active.
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<(SessionId, CloseReason)> {
         let (activity, idlest) = *self.by_activity.first()?;
-        let idle = self
-            .limits
-            .idle_timeout
-            .is_some_and(|timeout| activity.saturating_add(timeout) < now);
+        let idle = self.limits.idle_timeout.is_some_and(|timeout| activity.saturating_add(timeout) < now);
         let crowded = self.limits.evict_idlest
-            && self
-                .limits
-                .max_sessions
-                .is_some_and(|max| self.open.len() as u64 > u64::from(max));
+            && self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 > u64::from(max));
         if self.slow.contains(&idlest) {
             Some((idlest, CloseReason::SlowConsumer))
         } else if idle {
@@ -240,26 +230,17 @@ impl Sessions {
             }
             Ok(())
         });
-        Ok(vec![
-            Part::encoded(CLOSED, &self.closed)?,
-            sessions,
-            Part::encoded(LIMITS, &self.limits)?,
-        ])
+        Ok(vec![Part::encoded(CLOSED, &self.closed)?, sessions, Part::encoded(LIMITS, &self.limits)?])
     }
 
     /// The table of a snapshot taken at `index` and `now`.
     pub(crate) fn load(unread: &mut Unread, index: u64, now: Timestamp) -> Result<Self, SnapshotError> {
-        let mut sessions = Self {
-            closed: unread.decode(CLOSED)?,
-            limits: unread.decode(LIMITS)?,
-            ..Self::default()
-        };
+        let mut sessions =
+            Self { closed: unread.decode(CLOSED)?, limits: unread.decode(LIMITS)?, ..Self::default() };
         for (hex, value) in unread.take_below(SESSION) {
             let key = format!("{SESSION}{hex}");
-            let wrong = |problem: &str| SnapshotError::Value {
-                key: key.clone(),
-                problem: problem.to_owned(),
-            };
+            let wrong =
+                |problem: &str| SnapshotError::Value { key: key.clone(), problem: problem.to_owned() };
             let id = u128::from_str_radix(&hex, 16)
                 .ok()
                 .filter(|id| format!("{id:032x}") == hex)

@@ -46,10 +46,7 @@ impl Snapshot {
     /// `parts` may come in any order, with keys no two of which are equal.
     pub(crate) fn new(meta: SnapshotMeta, mut parts: Vec<Part>) -> Self {
         parts.sort_by(|one, other| one.key.cmp(&other.key));
-        Self {
-            meta,
-            parts: parts.into(),
-        }
+        Self { meta, parts: parts.into() }
     }
 
     /// What it is of.
@@ -114,9 +111,7 @@ impl Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("meta", &self.meta)
-            .finish_non_exhaustive()
+        f.debug_struct("Snapshot").field("meta", &self.meta).finish_non_exhaustive()
     }
 }
 
@@ -143,10 +138,7 @@ type Encode = dyn Fn(&str, &mut Sink<'_>) -> Result<(), SnapshotError> + Send + 
 impl Part {
     /// One entry.
     pub(crate) fn ready(key: String, value: Bytes) -> Self {
-        Self {
-            key,
-            value: Value::Ready(value),
-        }
+        Self { key, value: Value::Ready(value) }
     }
 
     /// One entry of the session layer.
@@ -159,19 +151,14 @@ impl Part {
         key: String,
         encode: impl Fn(&str, &mut Sink<'_>) -> Result<(), SnapshotError> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            key,
-            value: Value::Late(Arc::new(encode)),
-        }
+        Self { key, value: Value::Late(Arc::new(encode)) }
     }
 }
 
 /// Encodes a value of the session layer.
 pub(crate) fn encode_value<T: Serialize>(key: &str, value: &T) -> Result<Bytes, SnapshotError> {
-    codec::encode_state(value).map_err(|error| SnapshotError::Value {
-        key: key.to_owned(),
-        problem: error.to_string(),
-    })
+    codec::encode_state(value)
+        .map_err(|error| SnapshotError::Value { key: key.to_owned(), problem: error.to_string() })
 }
 
 /// The entries of a snapshot that nobody has taken yet. What is left at the end is an error.
@@ -187,9 +174,7 @@ impl Unread {
     }
 
     pub(crate) fn take(&mut self, key: &str) -> Result<Bytes, SnapshotError> {
-        self.0
-            .remove(key)
-            .ok_or_else(|| SnapshotError::MissingKey { key: key.to_owned() })
+        self.0.remove(key).ok_or_else(|| SnapshotError::MissingKey { key: key.to_owned() })
     }
 
     /// Takes and decodes a value of the session layer.
@@ -225,8 +210,6 @@ impl Unread {
 
 /// Decodes a value of the session layer.
 pub(crate) fn decode_value<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, SnapshotError> {
-    codec::decode_state(value).map_err(|error| SnapshotError::Value {
-        key: key.to_owned(),
-        problem: error.to_string(),
-    })
+    codec::decode_state(value)
+        .map_err(|error| SnapshotError::Value { key: key.to_owned(), problem: error.to_string() })
 }

@@ -58,10 +58,7 @@ pub struct StateError {
 
 impl StateError {
     fn new(field: &str, problem: impl fmt::Display) -> Self {
-        Self {
-            field: field.to_owned(),
-            problem: problem.to_string(),
-        }
+        Self { field: field.to_owned(), problem: problem.to_string() }
     }
 }
 
@@ -119,11 +116,7 @@ pub struct StateWriter {
 
 impl StateWriter {
     pub(crate) fn new(version: u32, fields: &'static [StateField]) -> Self {
-        Self {
-            version,
-            fields,
-            parts: Vec::new(),
-        }
+        Self { version, fields, parts: Vec::new() }
     }
 
     /// A plain field: encoded now, while the machine waits.
@@ -141,8 +134,7 @@ impl StateWriter {
     {
         let key = self.key(name)?;
         let value = value.clone();
-        self.parts
-            .push(Part::late(key, move |key, out| out(key, encode(name, &value)?)));
+        self.parts.push(Part::late(key, move |key, out| out(key, encode(name, &value)?)));
         Ok(())
     }
 
@@ -221,11 +213,7 @@ pub struct StateReader<'a> {
 
 impl<'a> StateReader<'a> {
     pub(crate) fn new(version: u32, fields: &'static [StateField], unread: &'a mut Unread) -> Self {
-        Self {
-            version,
-            fields,
-            unread,
-        }
+        Self { version, fields, unread }
     }
 
     /// Whether the snapshot holds a field. One that it may lack restores as its default.
@@ -271,8 +259,7 @@ impl<'a> StateReader<'a> {
 
     fn key(&self, name: &str) -> Result<String, SnapshotError> {
         let field = find(self.fields, name)?;
-        self.stored_key(field)
-            .ok_or_else(|| SnapshotError::MissingKey { key: user_key(name) })
+        self.stored_key(field).ok_or_else(|| SnapshotError::MissingKey { key: user_key(name) })
     }
 
     /// The field's key, under its name or its former name.
@@ -338,15 +325,10 @@ fn encode_entries<M: EntryMap>(
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let digit = |value: u8| DIGITS.get(usize::from(value)).copied();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
-        .flatten()
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).flatten().collect()
 }
 
 /// Reads what [`to_hex`] wrote, and nothing else: lower-case digits in pairs.

@@ -40,10 +40,8 @@ impl Reader for Input<'_> {
 impl<'de> BorrowReader<'de> for Input<'de> {
     #[inline]
     fn take_bytes(&mut self, count: usize) -> Result<&'de [u8], Inner> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or(Inner::UnexpectedEnd { additional: 0 })?;
+        let (taken, rest) =
+            self.rest.split_at_checked(count).ok_or(Inner::UnexpectedEnd { additional: 0 })?;
         self.rest = rest;
         Ok(taken)
     }
@@ -67,15 +65,10 @@ pub(super) fn from_slice_start<T: DeserializeOwned>(
     }
     let config = standard().with_limit::<LIMIT>();
     let mut decoder = DecoderImpl::new(Input { rest: bytes }, config, ());
-    let mut budget = Budget {
-        elements: bytes.len().saturating_add(MAX_EMPTY_ELEMENTS),
-        max_depth: maxima.depth,
-    };
-    let value = T::deserialize(Deserializer {
-        decoder: &mut decoder,
-        budget: &mut budget,
-        depth: maxima.depth,
-    })?;
+    let mut budget =
+        Budget { elements: bytes.len().saturating_add(MAX_EMPTY_ELEMENTS), max_depth: maxima.depth };
+    let value =
+        T::deserialize(Deserializer { decoder: &mut decoder, budget: &mut budget, depth: maxima.depth })?;
     Ok((value, decoder.reader().rest.len()))
 }
 
@@ -93,7 +86,8 @@ impl de::Error for DecodeError {
 
 fn explain(error: Inner) -> DecodeError {
     match error {
-        Inner::UnexpectedEnd { .. } => DecodeError::Truncated,
+        // A length beyond the limit is a length beyond the input.
+        Inner::UnexpectedEnd { .. } | Inner::LimitExceeded => DecodeError::Truncated,
         Inner::Utf8 { .. } => DecodeError::Invalid("a string is not UTF-8".to_owned()),
         Inner::InvalidBooleanValue(byte) => {
             DecodeError::Invalid(format!("{byte} is neither false (0) nor true (1)"))
@@ -124,34 +118,21 @@ impl<'de> Deserializer<'_, 'de> {
     /// The deserializer for a value inside this one.
     #[inline]
     fn inner(&mut self) -> Result<Deserializer<'_, 'de>, DecodeError> {
-        let depth = self.depth.checked_sub(1).ok_or(DecodeError::TooDeep {
-            max: self.budget.max_depth,
-        })?;
-        Ok(Deserializer {
-            decoder: self.decoder,
-            budget: self.budget,
-            depth,
-        })
+        let depth = self.depth.checked_sub(1).ok_or(DecodeError::TooDeep { max: self.budget.max_depth })?;
+        Ok(Deserializer { decoder: self.decoder, budget: self.budget, depth })
     }
 
     fn read_length(&mut self) -> Result<usize, DecodeError> {
         let length = self.read::<u64>()?;
         let length = usize::try_from(length).map_err(|_| DecodeError::TooManyElements)?;
-        self.budget.elements = self
-            .budget
-            .elements
-            .checked_sub(length)
-            .ok_or(DecodeError::TooManyElements)?;
+        self.budget.elements =
+            self.budget.elements.checked_sub(length).ok_or(DecodeError::TooManyElements)?;
         Ok(length)
     }
 
     fn elements(self, left: usize) -> Elements<Self> {
         let most = left.min(self.decoder.reader().rest.len());
-        Elements {
-            inner: self,
-            left,
-            most,
-        }
+        Elements { inner: self, left, most }
     }
 }
 
@@ -209,9 +190,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
         match self.read::<u8>()? {
             0 => visitor.visit_none(),
             1 => visitor.visit_some(self.inner()?),
-            tag => Err(DecodeError::Invalid(format!(
-                "{tag} is neither None (0) nor Some (1)"
-            ))),
+            tag => Err(DecodeError::Invalid(format!("{tag} is neither None (0) nor Some (1)"))),
         }
     }
 

@@ -40,11 +40,7 @@ pub(super) fn to_vec<T: Serialize + ?Sized>(
     maxima: Maxima,
     bytes: Vec<u8>,
 ) -> Result<Vec<u8>, EncodeError> {
-    let mut out = Bounded {
-        start: bytes.len(),
-        bytes,
-        max: maxima.bytes,
-    };
+    let mut out = Bounded { start: bytes.len(), bytes, max: maxima.bytes };
     let mut budget = Budget { elements: 0, maxima };
     value.serialize(Serializer {
         encoder: &mut EncoderImpl::new(&mut out, standard()),
@@ -75,9 +71,7 @@ impl Budget {
 
     fn explain(&self, error: Inner) -> EncodeError {
         match error {
-            Inner::UnexpectedEnd => EncodeError::TooLarge {
-                max: self.maxima.bytes,
-            },
+            Inner::UnexpectedEnd => EncodeError::TooLarge { max: self.maxima.bytes },
             other => EncodeError::Unsupported(other.to_string()),
         }
     }
@@ -99,22 +93,15 @@ struct Serializer<'a, 'w> {
 impl<'w> Serializer<'_, 'w> {
     #[inline]
     fn write<T: Encode + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-        value
-            .encode(self.encoder)
-            .map_err(|error| self.budget.explain(error))
+        value.encode(self.encoder).map_err(|error| self.budget.explain(error))
     }
 
     /// The serializer for a value inside this one.
     #[inline]
     fn inner(&mut self) -> Result<Serializer<'_, 'w>, EncodeError> {
-        let depth = self.depth.checked_sub(1).ok_or(EncodeError::TooDeep {
-            max: self.budget.maxima.depth,
-        })?;
-        Ok(Serializer {
-            encoder: self.encoder,
-            budget: self.budget,
-            depth,
-        })
+        let depth =
+            self.depth.checked_sub(1).ok_or(EncodeError::TooDeep { max: self.budget.maxima.depth })?;
+        Ok(Serializer { encoder: self.encoder, budget: self.budget, depth })
     }
 
     fn write_length(&mut self, length: Option<usize>) -> Result<(), EncodeError> {

@@ -29,10 +29,8 @@ const MAX_BODY: u64 = MAX_STATE as u64 + (1 << 20);
 pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> Result<(), SnapshotError> {
     let mut out = BlockWriter { out, checksum: 0 };
     out.piece(&[&MAGIC, &FORMAT.to_le_bytes()])?;
-    let meta = codec::encode_state(&snapshot.meta).map_err(|error| SnapshotError::Value {
-        key: "(meta)".to_owned(),
-        problem: error.to_string(),
-    })?;
+    let meta = codec::encode_state(&snapshot.meta)
+        .map_err(|error| SnapshotError::Value { key: "(meta)".to_owned(), problem: error.to_string() })?;
     out.block(META, &[&meta])?;
     let mut count = 0u64;
     snapshot.for_each(&mut |key, value| {
@@ -70,11 +68,7 @@ impl<W: Write> BlockWriter<'_, W> {
 }
 
 pub(super) fn read(input: impl Read) -> Result<Snapshot, SnapshotError> {
-    let mut input = BlockReader {
-        input,
-        checksum: 0,
-        block: 0,
-    };
+    let mut input = BlockReader { input, checksum: 0, block: 0 };
     input.header()?;
     let (kind, body) = input.block()?;
     if kind != META {
@@ -97,10 +91,7 @@ pub(super) fn read(input: impl Read) -> Result<Snapshot, SnapshotError> {
         }
     }
     input.end()?;
-    Ok(Snapshot {
-        meta,
-        parts: parts.into(),
-    })
+    Ok(Snapshot { meta, parts: parts.into() })
 }
 
 /// Splits an entry's body without copying its value.
@@ -162,11 +153,7 @@ impl<R: Read> BlockReader<R> {
         self.checksum = chained_checksum(self.checksum, bytes);
         let mut found = [0; 8];
         self.input.read_exact(&mut found)?;
-        if found == self.checksum.to_le_bytes() {
-            Ok(())
-        } else {
-            Err(self.damaged())
-        }
+        if found == self.checksum.to_le_bytes() { Ok(()) } else { Err(self.damaged()) }
     }
 
     fn end(&mut self) -> Result<(), SnapshotError> {
