@@ -1,0 +1,124 @@
+//! The smallest machine, written by hand: a counter whose clients may send again without adding twice.
+//!
+//! It plays a short log by itself - a lost answer, a retry, a restart from a snapshot - and says what happens.
+
+use serde::{Deserialize, Serialize};
+use session_runtime::schema::{Fields, Handler, StateField, Variant, highest_since};
+use session_runtime::{
+    Bytes, Command, Context, Deterministic, EncodeError, Never, RaftAction, Reply, RequestId, Response, Schema,
+    ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, SnapshotError, State, StateError,
+    StateMachine, StateReader, StateWriter, Timestamp, codec,
+};
+use std::collections::BTreeMap;
+use std::error::Error;
+
+/// What clients may ask of the counter.
+#[derive(Serialize, Deserialize)]
+enum CounterCommand {
+    Add { amount: u64 },
+}
+
+impl Deterministic for CounterCommand {}
+
+impl Command for CounterCommand {
+    const VARIANTS: &'static [Variant] =
+        &[Variant { name: "Add", fields: Fields::Struct(&[("amount", "u64")]), since: 1 }];
+
+    fn variant(&self) -> usize {
+        match self {
+            Self::Add { .. } => 0,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counter {
+    value: u64,
+}
+
+impl State for Counter {
+    const FIELDS: &'static [StateField] = &[StateField::new("value", "u64")];
+
+    fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
+        out.field("value", &self.value)
+    }
+
+    fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+        Ok(Self { value: from.field("value")? })
+    }
+}
+
+impl StateMachine for Counter {
+    type Command = CounterCommand;
+    type Query = Never;
+    type ServerRequest = Never;
+
+    const SCHEMA: Schema = Schema {
+        name: "Counter",
+        version: highest_since(CounterCommand::VARIANTS, Self::FIELDS),
+        commands: CounterCommand::VARIANTS,
+        handlers: &[Handler { command: "Add", reply: "u64", internal: false }],
+        queries: &[],
+        server_request: "Never",
+        state: Self::FIELDS,
+        dropped: Self::DROPPED,
+    };
+
+    fn apply(&mut self, _: &mut Context<'_>, command: CounterCommand) -> Result<Response, EncodeError> {
+        match command {
+            CounterCommand::Add { amount } => {
+                self.value = self.value.saturating_add(amount);
+                self.value.into_response()
+            }
+        }
+    }
+
+    fn query(&self, query: Never) -> Result<Bytes, EncodeError> {
+        match query {}
+    }
+}
+
+/// What a log entry does when it is applied, in words.
+fn told(actions: &[ServerAction]) -> Result<String, Box<dyn Error>> {
+    Ok(match actions {
+        [ServerAction::SessionCreated { .. }] => "the session is open".to_owned(),
+        [ServerAction::SendResponse { response, .. }] => {
+            format!("the answer is {}", codec::decode::<u64>(&response.payload)?)
+        }
+        other => format!("{other:?}"),
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut counter = SessionStateMachine::new(Counter::default());
+    let session = SessionId::draw(0, 0x5eed_5eed_5eed_5eed);
+
+    println!("A client registers: entry 1 of the log.");
+    let register = RaftAction::SessionCreationConfirmed { session, capabilities: BTreeMap::new() };
+    println!("  {}", told(&counter.apply(1, Timestamp(0), register)?)?);
+
+    let add_five = RaftAction::ClientRequest {
+        session,
+        request: RequestId(1),
+        lowest_pending: RequestId(1),
+        acked: ServerRequestId(0),
+        payload: CounterCommand::Add { amount: 5 }.encode(),
+    };
+    println!("It asks to add 5, as its request number 1: entry 2.");
+    println!("  {}", told(&counter.apply(2, Timestamp(100), add_five.clone())?)?);
+    println!("  ... but the network loses the answer.");
+
+    println!("The client times out and sends request 1 again: entry 3.");
+    println!("  {}", told(&counter.apply(3, Timestamp(5_000), add_five.clone())?)?);
+    println!("  the counter stands at {}: the command ran once.", counter.machine().value);
+
+    println!("The server restarts from a snapshot.");
+    let stored = counter.snapshot()?.to_bytes()?;
+    let mut counter = SessionStateMachine::<Counter>::restore(&Snapshot::from_bytes(&stored)?)?;
+    println!("  {} bytes hold the counter and what its clients were told", stored.len());
+
+    println!("A copy of request 1 that was delayed in the network arrives: entry 4.");
+    println!("  {}", told(&counter.apply(4, Timestamp(9_000), add_five)?)?);
+    println!("  the counter stands at {}: still once.", counter.machine().value);
+    Ok(())
+}
