@@ -1,0 +1,166 @@
+//! The page of rules stays true: every row is there, and every test it names exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rows the page must have, beside the numbered ones.
+const ROWS: &[&str] = &[
+    "request order",
+    "create, live",
+    "create, refused",
+    "create, full",
+    "create, hook",
+    "ack",
+    "expire",
+    "retry",
+    "retry order",
+    "retry, dirty read",
+    "keep-alive",
+    "internal",
+    "tick",
+    "configure",
+    "upgrade",
+    "closing, hook",
+    "closing, order",
+    "closing, reason",
+    "closing, slow mark",
+    "closing, 1024",
+    "expiry due",
+    "never returns",
+    "server request ids",
+    "send to nobody",
+    "last sent at",
+    "time",
+    "order of entries",
+    "errors",
+    "generator",
+    "session id",
+    "limits, default",
+    "idle_timeout",
+    "max_sessions",
+    "max_sessions, lowered",
+    "max_cached_bytes",
+    "max_pending_requests",
+    "halt",
+    "halt, reads",
+    "halt, state field",
+    "halt, query",
+    "skip",
+    "dictionary",
+    "per entry",
+    "meta data",
+    "schema",
+    "restore",
+    "restore anywhere",
+    "identical bytes",
+    "damage",
+    "changed fields",
+    "capture",
+    "streams",
+    "snapshot fixtures",
+    "query",
+    "query, bad",
+    "version",
+    "inactive",
+    "needs build",
+    "needs build, snapshot",
+    "needs build, entry",
+    "switch",
+    "field since",
+    "codec maxima",
+    "wire form",
+    "entries",
+];
+
+fn required() -> BTreeSet<String> {
+    let steps = (1..=8).map(|number| format!("request {number}"));
+    let scenarios = (1..=11).map(|number| format!("scenario {number}"));
+    let requirements = (1..=27).map(|number| format!("FR-{number:03}"));
+    ROWS.iter().map(|row| (*row).to_owned()).chain(steps).chain(scenarios).chain(requirements).collect()
+}
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The page's rows, each with the tests it names.
+fn rows(page: &str) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    for line in page.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [row, _, tests] = cells[..] else { panic!("a row has three cells: {line}") };
+        if row == "row" || row.starts_with("---") {
+            continue;
+        }
+        let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        assert!(rows.insert(row.to_owned(), tests).is_none(), "the row `{row}` stands twice");
+    }
+    rows
+}
+
+/// The names of all tests: functions marked `#[test]`, and scenario scripts.
+fn tests() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for path in files(&here().join("tests")) {
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            for after in text.split("#[test]").skip(1) {
+                let signature = after.split_once("fn ").expect("a test is a function").1;
+                names.insert(signature.split('(').next().unwrap().to_owned());
+            }
+        } else if path.parent().is_some_and(|folder| folder.ends_with("scripts")) {
+            names.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    names
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn page() -> String {
+    fs::read_to_string(here().join("../book/src/reference/rules.md")).unwrap()
+}
+
+#[test]
+fn the_page_of_rules_has_every_row() {
+    let there: BTreeSet<String> = rows(&page()).into_keys().collect();
+    let missing: Vec<_> = required().difference(&there).cloned().collect();
+    let unknown: Vec<_> = there.difference(&required()).cloned().collect();
+    assert!(missing.is_empty(), "rules.md leaves out: {missing:?}");
+    assert!(unknown.is_empty(), "list these rows in this test too: {unknown:?}");
+}
+
+#[test]
+fn every_row_names_tests_that_exist() {
+    let tests = tests();
+    for (row, named) in rows(&page()) {
+        assert!(!named.is_empty(), "the row `{row}` names no test");
+        for test in named {
+            assert!(tests.contains(&test), "the row `{row}` names the test `{test}`, which does not exist");
+        }
+    }
+}
+
+#[test]
+fn every_rule_test_has_a_row() {
+    let named: BTreeSet<String> = rows(&page()).into_values().flatten().collect();
+    for file in ["sessions.rs", "snapshots.rs", "queries.rs", "versions.rs"] {
+        let text = fs::read_to_string(here().join("tests").join(file)).unwrap();
+        for after in text.split("#[test]").skip(1) {
+            let name = after.split_once("fn ").unwrap().1.split('(').next().unwrap();
+            assert!(named.contains(name), "{file}: no row of rules.md names `{name}`");
+        }
+    }
+}
