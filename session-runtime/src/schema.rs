@@ -1,5 +1,9 @@
 //! A machine's shape as data: what every replica and every stored byte of it must agree on.
 
+mod file;
+
+pub use file::assert_unchanged;
+
 use std::fmt;
 
 /// The shape of a machine: its commands in wire order, their replies, its queries, its server requests, its
@@ -126,9 +130,7 @@ impl Schema {
             .iter()
             .filter(|field| field.since <= version)
             .map(|field| format!("state {}: {}", field.name, field.ty));
-        let mut lines: Vec<String> = self.command_lines(version).chain(state).collect();
-        lines.push(String::new());
-        lines.join("\n")
+        lines(self.command_lines(version).chain(state))
     }
 
     /// What must be equal to the letter: the commands with their replies, and the server requests.
@@ -201,17 +203,32 @@ impl Schema {
     }
 }
 
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.flat_map(|line| [line, "\n".to_owned()]).collect()
+}
+
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         match self.fields {
             Fields::Unit => Ok(()),
             Fields::Tuple(types) => write!(f, "({})", types.join(", ")),
-            Fields::Struct([]) => f.write_str(" {}"),
-            Fields::Struct(fields) => {
-                let fields: Vec<String> = fields.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
-                write!(f, " {{ {} }}", fields.join(", "))
-            }
+            Fields::Struct(fields) => write_fields(f, fields),
         }
     }
+}
+
+impl fmt::Display for QueryShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        write_fields(f, self.fields)
+    }
+}
+
+fn write_fields(f: &mut fmt::Formatter<'_>, fields: &[(&str, &str)]) -> fmt::Result {
+    if fields.is_empty() {
+        return f.write_str(" {}");
+    }
+    let fields: Vec<String> = fields.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
+    write!(f, " {{ {} }}", fields.join(", "))
 }
