@@ -190,11 +190,16 @@ impl<M: StateMachine> SessionStateMachine<M> {
             Core::<M>::check_build(version)?;
         }
         let before = out.len();
+        let limits_before = matches!(action, RaftAction::Configure { .. }).then(|| self.limits().clone());
         let result = self.perform(&mut turn, action, out).and_then(|()| self.close_due(&mut turn, out));
         if result.is_ok() {
             self.sessions.forget_closed(index.saturating_add(1));
         } else {
             out.truncate(before);
+            // They can still be read, and are those of the last entry that was applied.
+            if let Some(limits) = limits_before {
+                self.sessions.set_limits(limits);
+            }
         }
         self.core.end(&turn, result)
     }

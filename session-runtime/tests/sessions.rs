@@ -878,6 +878,14 @@ fn a_halted_machine_shows_nothing() {
 }
 
 #[test]
+fn a_halted_machine_keeps_the_limits_of_the_last_applied_entry() {
+    let mut log = breakable();
+    let halting = configure(Limits { idle_timeout: Some(1), ..Limits::default() });
+    assert!(matches!(log.machine.apply(4, Timestamp(99), halting), Err(ApplyError::Halted(_))));
+    assert_eq!(log.machine.limits(), &Limits::default());
+}
+
+#[test]
 fn skipping_does_all_of_the_entry_except_the_users_code() {
     let mut log = breakable();
     let skipped =
