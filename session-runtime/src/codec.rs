@@ -35,6 +35,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// The most bytes a command, reply, query, server request or message may take: 32 MiB.
 pub const MAX_PAYLOAD: usize = 32 << 20;
+/// The most bytes a message between client and server may take: a payload and 1 MiB around it.
+pub const MAX_MESSAGE: usize = MAX_PAYLOAD + (1 << 20);
 /// The most bytes one value of a snapshot's dictionary may take: 1 GiB.
 pub const MAX_STATE: usize = 1 << 30;
 /// How deep the values inside a payload may nest.
@@ -143,6 +145,7 @@ struct Maxima {
 }
 
 const PAYLOAD: Maxima = Maxima { bytes: MAX_PAYLOAD, depth: MAX_PAYLOAD_DEPTH };
+const MESSAGE: Maxima = Maxima { bytes: MAX_MESSAGE, depth: MAX_PAYLOAD_DEPTH };
 const STATE: Maxima = Maxima { bytes: MAX_STATE, depth: MAX_STATE_DEPTH };
 
 /// Encodes a payload: a command, reply, query, server request or message.
@@ -168,6 +171,16 @@ pub fn decode_state<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError>
 /// Encodes behind what `start` already holds, under the maxima of state.
 pub(crate) fn encode_behind<T: Serialize>(start: Vec<u8>, value: &T) -> Result<Vec<u8>, EncodeError> {
     ser::to_vec(value, STATE, start)
+}
+
+/// Encodes a message behind its version.
+pub(crate) fn encode_message<T: Serialize>(version: u8, message: &T) -> Result<Bytes, EncodeError> {
+    ser::to_vec(message, MESSAGE, vec![version]).map(Bytes::from)
+}
+
+/// Decodes a message, its version taken off.
+pub(crate) fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    de::from_slice(bytes, MESSAGE)
 }
 
 /// Decodes the start of the input, whatever follows it.

@@ -152,6 +152,8 @@
 )]
 
 mod action;
+pub mod admission;
+pub mod client;
 pub mod codec;
 mod context;
 mod core;
@@ -161,6 +163,7 @@ mod guard;
 mod identity;
 mod limits;
 mod machine;
+mod retry;
 pub mod schema;
 mod session;
 mod session_machine;
@@ -182,8 +185,9 @@ pub use identity::{RequestId, ServerRequestId, SessionId, Timestamp};
 pub use limits::Limits;
 pub use machine::{Command, Query, StateMachine};
 pub use rand_core;
+pub use retry::{RetryDriver, RetryPolicy};
 pub use schema::Schema;
-pub use session_machine::SessionStateMachine;
+pub use session_machine::{SessionKey, SessionStateMachine};
 pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
 pub use wire::{Deterministic, Never, Rejection, Reply, Wire};

@@ -139,6 +139,13 @@ impl<M: StateMachine> SessionStateMachine<M> {
         Some(answer.result.clone())
     }
 
+    /// The answer to a request with this very payload, for the leader's [gate](crate::admission). Another payload
+    /// under a known number has none: it is appended, and applying it tells the client of the mismatch.
+    pub fn answer_to(&self, key: &SessionKey) -> Option<Result<Response, RequestError>> {
+        let answer = self.readable()?.get(key.session)?.answer(key.request)?;
+        (answer.payload_hash == key.payload_hash).then(|| answer.result.clone())
+    }
+
     /// The index of the last entry applied, 0 before the first.
     pub fn last_applied(&self) -> u64 {
         self.core.last_applied
@@ -356,6 +363,24 @@ impl<M: StateMachine> SessionStateMachine<M> {
             }
         }
         Ok(())
+    }
+}
+
+/// What tells one request from another at the leader's [gate](crate::admission).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey {
+    /// The session.
+    pub session: SessionId,
+    /// The client's number for the request.
+    pub request: RequestId,
+    /// The [hash](codec::payload_hash) of its payload.
+    pub payload_hash: u64,
+}
+
+impl SessionKey {
+    /// The key of a request.
+    pub fn new(session: SessionId, request: RequestId, payload: &[u8]) -> Self {
+        Self { session, request, payload_hash: codec::payload_hash(payload) }
     }
 }
 

@@ -1,0 +1,119 @@
+//! The leader's gate: what is answered already needs no log entry, and what is in the log is not appended again.
+
+use std::collections::BTreeMap;
+
+/// Decides, before the log, what to do with a request that arrives at the leader.
+///
+/// The gate saves log entries and nothing else: losing it is harmless, because applying an entry removes
+/// duplicates anyway. It is generic over the key, so sessions (with [`SessionKey`](crate::SessionKey)) and
+/// request ids both use it.
+///
+/// ```
+/// use session_runtime::admission::{Admission, Admit};
+///
+/// let mut gate = Admission::new();
+/// let term = 4;
+/// assert_eq!(gate.admit(term, &"request 1", None::<u64>), Admit::Append);
+/// gate.appended("request 1", term, 17);
+/// assert_eq!(gate.admit(term, &"request 1", None::<u64>), Admit::InFlight { index: 17 });
+/// gate.applied(17);
+/// assert_eq!(gate.admit(term, &"request 1", Some(5)), Admit::Answered(5));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Admission<K> {
+    term: u64,
+    /// The highest index reported as applied.
+    applied: u64,
+    /// The requests appended in this term and not applied yet, with the index of the last copy.
+    in_flight: BTreeMap<K, u64>,
+    /// The same by index, to clear what was applied.
+    by_index: BTreeMap<u64, K>,
+}
+
+/// What to do with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admit<A> {
+    /// The applied state has the answer: send it, and write nothing.
+    Answered(A),
+    /// It was appended in this term and is not applied yet: wait for that entry, and write nothing.
+    InFlight {
+        /// Where it stands in the log.
+        index: u64,
+    },
+    /// Append it, then report [`appended`](Admission::appended) or [`failed`](Admission::failed).
+    Append,
+}
+
+impl<K: Ord + Clone> Admission<K> {
+    /// A gate that knows of nothing.
+    pub fn new() -> Self {
+        Self { term: 0, applied: 0, in_flight: BTreeMap::new(), by_index: BTreeMap::new() }
+    }
+
+    /// What to do with the request `key` at a leader of `term`, given the answer that its applied state has.
+    pub fn admit<A>(&mut self, term: u64, key: &K, answer: Option<A>) -> Admit<A> {
+        self.enter(term);
+        match (answer, self.in_flight.get(key)) {
+            (Some(answer), _) => Admit::Answered(answer),
+            (None, Some(index)) if term == self.term => Admit::InFlight { index: *index },
+            (None, _) => Admit::Append,
+        }
+    }
+
+    /// The request was appended. A report that comes after the entry was applied records nothing, so that
+    /// nobody waits for an entry that is past.
+    pub fn appended(&mut self, key: K, term: u64, index: u64) {
+        self.enter(term);
+        if term < self.term || index <= self.applied {
+            return;
+        }
+        self.by_index.insert(index, key.clone());
+        self.in_flight.insert(key, index);
+    }
+
+    /// Every entry up to `index` was applied.
+    pub fn applied(&mut self, index: u64) {
+        self.applied = self.applied.max(index);
+        while let Some(first) = self.by_index.first_entry() {
+            if *first.key() > index {
+                break;
+            }
+            let (at, key) = first.remove_entry();
+            if self.in_flight.get(&key) == Some(&at) {
+                self.in_flight.remove(&key);
+            }
+        }
+    }
+
+    /// The request could not be appended, or its entry was lost: the next copy may try again.
+    pub fn failed(&mut self, key: &K) {
+        if let Some(index) = self.in_flight.remove(key) {
+            self.by_index.remove(&index);
+        }
+    }
+
+    /// How many requests are in the log and not applied yet.
+    pub fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// A new term drops all: what another leader did not commit may be gone from the log.
+    fn enter(&mut self, term: u64) {
+        if term > self.term {
+            self.term = term;
+            self.in_flight.clear();
+            self.by_index.clear();
+        }
+    }
+}
+
+impl<K: Ord + Clone> Default for Admission<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,605 @@
+//! The client's half of a session, without IO: numbering, resending, acknowledging, delivering once.
+
+use super::{
+    Execution,
+    message::{ClientMessage, ServerMessage},
+};
+use crate::{
+    action::{CloseReason, RefuseReason, RequestError, Response},
+    codec::{self, DecodeError, EncodeError},
+    identity::{RequestId, ServerRequestId, SessionId},
+};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+/// How a client behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// What the client tells the machine it can do.
+    pub capabilities: BTreeMap<String, String>,
+    /// How many requests may be under way at once.
+    pub window: u32,
+    /// How long an acknowledgment waits for something to travel with; zero: it never waits.
+    pub ack_delay: Duration,
+    /// How long the client may be silent before it says that it is alive.
+    pub keep_alive: Duration,
+    /// How long to wait for an answer before sending again. It doubles with each time, up to sixteenfold.
+    pub resend_after: Duration,
+}
+
+impl Default for ClientConfig {
+    /// 256 requests under way, acknowledgments after 20 milliseconds, a sign of life every 5 seconds, and
+    /// sending again after a second.
+    fn default() -> Self {
+        Self {
+            capabilities: BTreeMap::new(),
+            window: 256,
+            ack_delay: Duration::from_millis(20),
+            keep_alive: Duration::from_secs(5),
+            resend_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The client's half of a session.
+///
+/// It does no IO. The caller gives it the server's messages with [`receive`](Self::receive), sends what
+/// [`poll`](Self::poll) returns until that is `None`, takes [`event`](Self::event)s, and polls again at
+/// [`next_wake`](Self::next_wake). Moments are durations since any start the caller chooses, of a clock that
+/// never runs backwards.
+#[derive(Debug)]
+pub struct ClientSession {
+    config: ClientConfig,
+    stage: Stage,
+    /// The number of the last request.
+    last_request: u64,
+    /// The requests without an answer.
+    pending: BTreeMap<RequestId, Pending>,
+    /// The queries without an answer.
+    queries: BTreeMap<u64, Pending>,
+    last_correlation: u64,
+    /// The highest server request delivered to the caller.
+    delivered: ServerRequestId,
+    /// When an acknowledgment must go out.
+    ack_at: Option<Duration>,
+    /// When the client last said anything.
+    last_sent: Duration,
+    saving: Option<Saving>,
+    events: VecDeque<ClientEvent>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening { attempt: u64, send: Timer },
+    Open { session: SessionId, hello: bool },
+    Closing { session: SessionId, send: Timer },
+    Closed,
+}
+
+/// When to send something, and how long to wait for its answer then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timer {
+    at: Duration,
+    wait: Duration,
+}
+
+impl Timer {
+    fn now(now: Duration, config: &ClientConfig) -> Self {
+        Self { at: now, wait: config.resend_after }
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        self.at <= now
+    }
+
+    /// It was sent: the next time is after the wait, which doubles.
+    fn sent(&mut self, now: Duration, config: &ClientConfig) {
+        self.at = now.saturating_add(self.wait);
+        self.wait = self.wait.saturating_mul(2).min(config.resend_after.saturating_mul(16));
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    payload: Bytes,
+    /// The caller gave up: the answer is for nobody, but the request must still end, or it would hold the
+    /// watermark for ever.
+    abandoned: bool,
+    /// It went out at least once, so a copy may be executed.
+    went_out: bool,
+    send: Timer,
+}
+
+impl Pending {
+    fn new(payload: Bytes, went_out: bool, send: Timer) -> Self {
+        Self { payload, abandoned: false, went_out, send }
+    }
+}
+
+/// What a client that saves itself has promised with the bytes it saved last.
+#[derive(Clone, Copy, Debug)]
+struct Saving {
+    /// The highest request number the saved bytes allow.
+    reserved: u64,
+    /// The highest server request the saved bytes hold.
+    delivered: ServerRequestId,
+    /// The same of the bytes that are being saved.
+    next: Option<(u64, ServerRequestId)>,
+}
+
+/// What a saved client is restored from.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    session: SessionId,
+    reserved: u64,
+    delivered: ServerRequestId,
+    pending: Vec<(RequestId, Bytes)>,
+}
+
+/// The byte that saved clients of this version start with.
+const SAVED_VERSION: u8 = 1;
+
+/// What the caller should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// The session is open.
+    Opened {
+        /// The session.
+        session: SessionId,
+    },
+    /// The session was not opened. The client asks again, after a while if there was no room.
+    Refused {
+        /// Why.
+        reason: RefuseReason,
+    },
+    /// A request ended: answered, or with the reason why there is no answer.
+    Ended {
+        /// Which request.
+        request: RequestId,
+        /// Its answer.
+        result: Result<Response, RequestError>,
+    },
+    /// A query ended.
+    QueryEnded {
+        /// Which query.
+        correlation: u64,
+        /// The encoded answer, or words for a person.
+        result: Result<Bytes, String>,
+    },
+    /// A request of the machine, each once and in order.
+    ServerRequest {
+        /// Its number.
+        request: ServerRequestId,
+        /// The encoded server request.
+        payload: Bytes,
+    },
+    /// This server does not lead: connect to the one named, or to any other, and call
+    /// [`reconnected`](ClientSession::reconnected).
+    Redirected {
+        /// Where the leader is, if this server knows.
+        leader: Option<String>,
+    },
+    /// The session is over. Open a new one to go on.
+    Closed {
+        /// Why, if the server said so.
+        reason: Option<CloseReason>,
+    },
+}
+
+/// Why a request was not taken. It was not sent, so it was not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// Too many requests are under way: wait for one to end.
+    WindowFull,
+    /// The numbers reserved by the bytes saved last are used up: save again.
+    SaveFirst,
+    /// The session is over or is being closed: open a new one.
+    Closed,
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WindowFull => "too many requests are under way; wait for one to end",
+            Self::SaveFirst => "the reserved request numbers are used up; save the client again first",
+            Self::Closed => "the session is over; open a new one",
+        })
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+impl ClientSession {
+    /// A client that opens a session.
+    pub fn open(config: ClientConfig, now: Duration) -> Self {
+        let send = Timer::now(now, &config);
+        Self::at(config, Stage::Opening { attempt: 1, send }, now)
+    }
+
+    fn at(mut config: ClientConfig, stage: Stage, now: Duration) -> Self {
+        // Without any wait, polling would never come to an end.
+        config.resend_after = config.resend_after.max(Duration::from_millis(1));
+        config.keep_alive = config.keep_alive.max(Duration::from_millis(1));
+        Self {
+            config,
+            stage,
+            last_request: 0,
+            pending: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            last_correlation: 0,
+            delivered: ServerRequestId(0),
+            ack_at: None,
+            last_sent: now,
+            saving: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The session, once it is open and until it is closed.
+    pub fn session(&self) -> Option<SessionId> {
+        match self.stage {
+            Stage::Open { session, .. } | Stage::Closing { session, .. } => Some(session),
+            Stage::Opening { .. } | Stage::Closed => None,
+        }
+    }
+
+    /// Takes a command. It is sent, and sent again, until it ends with [`ClientEvent::Ended`].
+    pub fn submit(&mut self, now: Duration, payload: Bytes) -> Result<RequestId, SubmitError> {
+        if matches!(self.stage, Stage::Closing { .. } | Stage::Closed) {
+            return Err(SubmitError::Closed);
+        }
+        if self.pending.len() as u64 >= u64::from(self.config.window) {
+            return Err(SubmitError::WindowFull);
+        }
+        let number = self.last_request.checked_add(1).ok_or(SubmitError::Closed)?;
+        if self.saving.is_some_and(|saving| number > saving.reserved) {
+            return Err(SubmitError::SaveFirst);
+        }
+        self.last_request = number;
+        let send = Timer::now(now, &self.config);
+        self.pending.insert(RequestId(number), Pending::new(payload, false, send));
+        Ok(RequestId(number))
+    }
+
+    /// The caller no longer waits for a request. One that was never sent is dropped and never executed; any other
+    /// may still be executed, once, and its answer is discarded.
+    pub fn abandon(&mut self, request: RequestId) -> Execution {
+        match self.pending.get_mut(&request) {
+            Some(pending) if pending.went_out => pending.abandoned = true,
+            Some(_) => {
+                self.pending.remove(&request);
+                return Execution::Never;
+            }
+            None => {}
+        }
+        Execution::Unknown
+    }
+
+    /// Takes a query. It is sent, and sent again, until it ends with [`ClientEvent::QueryEnded`].
+    pub fn query(&mut self, now: Duration, payload: Bytes) -> u64 {
+        self.last_correlation = self.last_correlation.wrapping_add(1);
+        let send = Timer::now(now, &self.config);
+        self.queries.insert(self.last_correlation, Pending::new(payload, false, send));
+        self.last_correlation
+    }
+
+    /// The caller no longer waits for a query.
+    pub fn abandon_query(&mut self, correlation: u64) {
+        self.queries.remove(&correlation);
+    }
+
+    /// Says goodbye. Requests under way end with [`RequestError::SessionExpired`], unless their answers come
+    /// before the closing does.
+    pub fn close(&mut self, now: Duration) {
+        match self.stage {
+            Stage::Open { session, .. } => {
+                self.stage = Stage::Closing { session, send: Timer::now(now, &self.config) };
+            }
+            Stage::Opening { .. } => self.end(None),
+            Stage::Closing { .. } | Stage::Closed => {}
+        }
+    }
+
+    /// There is a new connection, to the same server or another: introduce the client and send again all that
+    /// has no answer.
+    pub fn reconnected(&mut self, now: Duration) {
+        let again = Timer::now(now, &self.config);
+        match &mut self.stage {
+            Stage::Opening { send, .. } | Stage::Closing { send, .. } => *send = again,
+            Stage::Open { hello, .. } => *hello = true,
+            Stage::Closed => {}
+        }
+        for pending in self.pending.values_mut().chain(self.queries.values_mut()) {
+            pending.send = again;
+        }
+        if self.acknowledged() > ServerRequestId(0) {
+            self.ack_at = Some(now);
+        }
+    }
+
+    /// All requests without an answer, in order, as they would be sent now.
+    pub fn resend(&self) -> impl Iterator<Item = ClientMessage> {
+        let session = self.session();
+        self.pending.keys().filter_map(move |request| self.message(session?, *request))
+    }
+
+    /// The next message to send, if any. Call it again until it gives `None`.
+    pub fn poll(&mut self, now: Duration) -> Option<ClientMessage> {
+        let message = self.next_message(now)?;
+        self.last_sent = now;
+        Some(message)
+    }
+
+    /// The next event, if any.
+    pub fn event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// When to poll again, if nothing happens before.
+    pub fn next_wake(&self) -> Option<Duration> {
+        let queries = self.queries.values().map(|query| query.send.at);
+        let stage = match &self.stage {
+            Stage::Closed => return None,
+            Stage::Opening { send, .. } => return Some(send.at),
+            Stage::Closing { send, .. } => send.at,
+            Stage::Open { .. } => self.last_sent.saturating_add(self.config.keep_alive),
+        };
+        let requests = self.pending.values().map(|request| request.send.at);
+        requests.chain(queries).chain(self.ack_at).chain([stage]).min()
+    }
+
+    fn next_message(&mut self, now: Duration) -> Option<ClientMessage> {
+        let session = match &mut self.stage {
+            Stage::Closed => return None,
+            Stage::Opening { attempt, send } => {
+                if !send.is_due(now) {
+                    return None;
+                }
+                send.sent(now, &self.config);
+                let capabilities = self.config.capabilities.clone();
+                return Some(ClientMessage::Create { attempt: *attempt, capabilities });
+            }
+            Stage::Closing { session, send } => {
+                if send.is_due(now) {
+                    send.sent(now, &self.config);
+                    return Some(ClientMessage::Close { session: *session });
+                }
+                *session
+            }
+            Stage::Open { session, hello } => {
+                if std::mem::take(hello) {
+                    return Some(ClientMessage::Continue { session: *session });
+                }
+                *session
+            }
+        };
+        self.next_request(session, now)
+            .or_else(|| self.next_query(now))
+            .or_else(|| self.next_sign_of_life(session, now))
+    }
+
+    fn next_request(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
+        let (request, pending) = self.pending.iter_mut().find(|(_, pending)| pending.send.is_due(now))?;
+        pending.send.sent(now, &self.config);
+        pending.went_out = true;
+        let request = *request;
+        self.ack_at = None;
+        self.message(session, request)
+    }
+
+    fn next_query(&mut self, now: Duration) -> Option<ClientMessage> {
+        let (correlation, query) = self.queries.iter_mut().find(|(_, query)| query.send.is_due(now))?;
+        query.send.sent(now, &self.config);
+        Some(ClientMessage::Query { correlation: *correlation, payload: query.payload.clone() })
+    }
+
+    fn next_sign_of_life(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
+        let acked = self.acknowledged();
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            return Some(ClientMessage::Ack { session, request: acked });
+        }
+        if self.last_sent.saturating_add(self.config.keep_alive) <= now {
+            self.ack_at = None;
+            let lowest_pending = self.lowest_pending();
+            return Some(ClientMessage::KeepAlive { session, lowest_pending, acked });
+        }
+        None
+    }
+
+    /// A request as it goes out now.
+    fn message(&self, session: SessionId, request: RequestId) -> Option<ClientMessage> {
+        let payload = self.pending.get(&request)?.payload.clone();
+        let (lowest_pending, acked) = (self.lowest_pending(), self.acknowledged());
+        Some(ClientMessage::Request { session, request, lowest_pending, acked, payload })
+    }
+
+    /// The lowest request without an answer, or else the next number.
+    fn lowest_pending(&self) -> RequestId {
+        match self.pending.first_key_value() {
+            Some((lowest, _)) => *lowest,
+            None => RequestId(self.last_request.saturating_add(1)),
+        }
+    }
+
+    /// What may be acknowledged: all that was delivered, or, of a client that saves itself, all that its saved
+    /// bytes hold.
+    fn acknowledged(&self) -> ServerRequestId {
+        self.saving.map_or(self.delivered, |saving| saving.delivered)
+    }
+
+    /// Takes a message of the server.
+    pub fn receive(&mut self, now: Duration, message: ServerMessage) {
+        match message {
+            ServerMessage::Created { attempt, session } => self.on_created(now, attempt, session),
+            ServerMessage::Refused { attempt, reason } => self.on_refused(now, attempt, reason),
+            ServerMessage::Rejected { leader } => self.events.push_back(ClientEvent::Redirected { leader }),
+            ServerMessage::QueryResponse { correlation, result } => {
+                if self.queries.remove(&correlation).is_some() {
+                    self.events.push_back(ClientEvent::QueryEnded { correlation, result });
+                }
+            }
+            ServerMessage::Response { session, request, response } if self.is_ours(session) => {
+                self.on_answer(request, Ok(response));
+            }
+            ServerMessage::RequestError { session, request, error } if self.is_ours(session) => {
+                self.on_error(now, request, error);
+            }
+            ServerMessage::ServerRequest { session, request, payload } if self.is_ours(session) => {
+                self.on_server_request(now, request, payload);
+            }
+            ServerMessage::Closed { session, reason } if self.is_ours(session) => self.end(reason),
+            // Whatever is about another session than this one is late, and for nobody.
+            ServerMessage::Continued { .. }
+            | ServerMessage::Response { .. }
+            | ServerMessage::RequestError { .. }
+            | ServerMessage::ServerRequest { .. }
+            | ServerMessage::Closed { .. } => {}
+        }
+    }
+
+    fn is_ours(&self, session: SessionId) -> bool {
+        self.session() == Some(session)
+    }
+
+    fn on_created(&mut self, now: Duration, answered: u64, session: SessionId) {
+        if matches!(self.stage, Stage::Opening { attempt, .. } if attempt == answered) {
+            self.stage = Stage::Open { session, hello: false };
+            self.last_sent = now;
+            self.events.push_back(ClientEvent::Opened { session });
+        }
+    }
+
+    fn on_refused(&mut self, now: Duration, answered: u64, reason: RefuseReason) {
+        let Stage::Opening { attempt, send } = &mut self.stage else { return };
+        if *attempt != answered {
+            return;
+        }
+        *attempt = attempt.wrapping_add(1);
+        self.events.push_back(ClientEvent::Refused { reason });
+        match reason {
+            // The timer already waits, longer each time.
+            RefuseReason::Full => {}
+            RefuseReason::Closed | RefuseReason::Stale => *send = Timer::now(now, &self.config),
+        }
+    }
+
+    fn on_answer(&mut self, request: RequestId, result: Result<Response, RequestError>) {
+        if let Some(pending) = self.pending.remove(&request)
+            && !pending.abandoned
+        {
+            self.events.push_back(ClientEvent::Ended { request, result });
+        }
+    }
+
+    fn on_error(&mut self, now: Duration, request: RequestId, error: RequestError) {
+        match error {
+            RequestError::SessionExpired => self.end(None),
+            // It ends nothing: a copy of it may still run. It is sent again later.
+            RequestError::Busy => {
+                if let Some(pending) = self.pending.get_mut(&request) {
+                    pending.send.at = pending.send.at.max(now.saturating_add(pending.send.wait));
+                }
+            }
+            RequestError::ResponseEvicted
+            | RequestError::RequestMismatch
+            | RequestError::InvalidPayload
+            | RequestError::Skipped => self.on_answer(request, Err(error)),
+        }
+    }
+
+    fn on_server_request(&mut self, now: Duration, request: ServerRequestId, payload: Bytes) {
+        let next = self.delivered.0.checked_add(1).map(ServerRequestId);
+        if Some(request) == next {
+            self.delivered = request;
+            self.events.push_back(ClientEvent::ServerRequest { request, payload });
+        } else if request > self.delivered {
+            // A gap: what is missing comes again, and this one after it.
+            return;
+        }
+        let ack_at = now.saturating_add(self.config.ack_delay);
+        self.ack_at = Some(self.ack_at.map_or(ack_at, |at| at.min(ack_at)));
+    }
+
+    /// The session is over, and so is everything under way in it.
+    fn end(&mut self, reason: Option<CloseReason>) {
+        self.stage = Stage::Closed;
+        let ended: Vec<RequestId> = self.pending.keys().copied().collect();
+        for request in ended {
+            self.on_answer(request, Err(RequestError::SessionExpired));
+        }
+        for correlation in std::mem::take(&mut self.queries).into_keys() {
+            let result = Err("the session is over; open a new one".to_owned());
+            self.events.push_back(ClientEvent::QueryEnded { correlation, result });
+        }
+        self.events.push_back(ClientEvent::Closed { reason });
+    }
+
+    /// The bytes from which this client can be restored after a crash, in which the next `reserve` request
+    /// numbers are reserved. Store them, and then call [`saved`](Self::saved). `None` before the session is open.
+    ///
+    /// From the first save on, the client sends no request above the reservation and acknowledges no server
+    /// request beyond what stored bytes hold: after a restore, later deliveries come again. An application
+    /// that must see each of them once stores its own state together with these bytes.
+    pub fn save(&mut self, reserve: u64) -> Result<Option<Bytes>, EncodeError> {
+        let Stage::Open { session, .. } = self.stage else { return Ok(None) };
+        let reserved = self.last_request.saturating_add(reserve);
+        let pending = self.pending.iter().filter(|(_, pending)| !pending.abandoned);
+        let saved = Saved {
+            session,
+            reserved,
+            delivered: self.delivered,
+            pending: pending.map(|(request, pending)| (*request, pending.payload.clone())).collect(),
+        };
+        let bytes = codec::encode_behind(vec![SAVED_VERSION], &saved)?;
+        // Whether these bytes were stored is known only later, so until then what holds is what both they and
+        // the bytes before them allow.
+        let in_force = self.saving.unwrap_or(Saving { reserved, delivered: self.delivered, next: None });
+        self.saving = Some(Saving { next: Some((reserved, self.delivered)), ..in_force });
+        Ok(Some(Bytes::from(bytes)))
+    }
+
+    /// The bytes of the last [`save`](Self::save) are stored: what they promise is in force.
+    pub fn saved(&mut self, now: Duration) {
+        if let Some(Saving { next: Some((reserved, delivered)), .. }) = self.saving {
+            if delivered > self.acknowledged() {
+                self.ack_at = Some(now.saturating_add(self.config.ack_delay));
+            }
+            self.saving = Some(Saving { reserved, delivered, next: None });
+        }
+    }
+
+    /// A client that goes on with the session of saved bytes. Requests that were under way when they were saved
+    /// are sent again and end with events of their own; numbers reserved then are never used again.
+    ///
+    /// One process at a time may go on with a session.
+    pub fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, DecodeError> {
+        let saved: Saved = match bytes.split_first() {
+            Some((&SAVED_VERSION, body)) => codec::decode_state(body)?,
+            Some((version, _)) => {
+                let problem = format!("version {version} of a saved client; run a newer build");
+                return Err(DecodeError::Invalid(problem));
+            }
+            None => return Err(DecodeError::Truncated),
+        };
+        if saved.pending.iter().any(|(request, _)| request.0 == 0 || request.0 > saved.reserved) {
+            return Err(DecodeError::Invalid("a request beyond the reserved numbers".to_owned()));
+        }
+        let mut client = Self::at(config, Stage::Open { session: saved.session, hello: true }, now);
+        let send = Timer::now(now, &client.config);
+        client.last_request = saved.reserved;
+        client.delivered = saved.delivered;
+        client.pending = saved
+            .pending
+            .into_iter()
+            .map(|(request, payload)| (request, Pending::new(payload, true, send)))
+            .collect();
+        // No number is free until it has saved itself anew.
+        client.saving = Some(Saving { reserved: saved.reserved, delivered: saved.delivered, next: None });
+        Ok(client)
+    }
+}

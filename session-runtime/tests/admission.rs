@@ -1,0 +1,90 @@
+//! The rules of the leader's gate, one test a rule. The names are referred to in `book/src/reference/rules.md`.
+
+use session_runtime::admission::{Admission, Admit};
+
+type Gate = Admission<u32>;
+
+const NONE: Option<&str> = None;
+
+#[test]
+fn an_answered_request_is_answered_and_not_appended() {
+    let mut gate = Gate::new();
+    assert_eq!(gate.admit(1, &7, Some("yes")), Admit::Answered("yes"));
+    gate.appended(7, 1, 10);
+    assert_eq!(gate.admit(1, &7, Some("yes")), Admit::Answered("yes"), "whatever is under way");
+}
+
+#[test]
+fn a_request_in_the_log_is_waited_for_until_it_is_applied() {
+    let mut gate = Gate::new();
+    assert_eq!(gate.admit(1, &7, NONE), Admit::Append);
+    gate.appended(7, 1, 10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 10 });
+    assert_eq!(gate.admit(1, &8, NONE), Admit::Append, "another request");
+    gate.applied(9);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 10 });
+    gate.applied(10);
+    assert_eq!(
+        gate.admit(1, &7, NONE),
+        Admit::Append,
+        "applied without an answer: busy, or its session closed"
+    );
+    assert!(gate.is_empty());
+}
+
+#[test]
+fn applied_clears_all_at_or_below() {
+    let mut gate = Gate::new();
+    for (key, index) in [(1, 10), (2, 11), (3, 12)] {
+        gate.appended(key, 1, index);
+    }
+    gate.applied(11);
+    assert_eq!(gate.len(), 1);
+    assert_eq!(gate.admit(1, &3, NONE), Admit::InFlight { index: 12 });
+}
+
+#[test]
+fn an_entry_reported_after_it_was_applied_makes_nobody_wait() {
+    let mut gate = Gate::new();
+    gate.applied(10);
+    gate.appended(7, 1, 10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::Append);
+    gate.applied(5);
+    gate.appended(7, 1, 10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::Append, "the highest applied index counts");
+}
+
+#[test]
+fn a_new_term_drops_all() {
+    let mut gate = Gate::new();
+    gate.appended(7, 1, 10);
+    assert_eq!(gate.admit(2, &7, NONE), Admit::Append, "its entry may have been truncated");
+    gate.appended(7, 1, 11);
+    assert_eq!(gate.admit(2, &7, NONE), Admit::Append, "a late report of the old term");
+    gate.appended(7, 3, 12);
+    assert_eq!(gate.admit(3, &7, NONE), Admit::InFlight { index: 12 });
+    assert_eq!(gate.admit(2, &7, NONE), Admit::Append, "a leader of an old term waits for nothing");
+}
+
+#[test]
+fn a_failed_append_lets_the_next_copy_try() {
+    let mut gate = Gate::new();
+    gate.appended(7, 1, 10);
+    gate.failed(&7);
+    gate.failed(&8);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::Append);
+    gate.appended(7, 1, 11);
+    gate.applied(10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 11 }, "the old index is forgotten");
+}
+
+#[test]
+fn of_two_copies_in_the_log_the_last_is_waited_for() {
+    let mut gate = Gate::new();
+    gate.appended(7, 1, 10);
+    gate.appended(7, 1, 12);
+    gate.applied(10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 12 });
+    gate.applied(12);
+    assert!(gate.is_empty());
+}

@@ -1,0 +1,494 @@
+//! The rules of the client's half, one test a rule. The names are referred to in `book/src/reference/rules.md`.
+
+use session_runtime::client::{
+    ClientConfig, ClientEvent, ClientMessage, ClientSession, Execution, ServerMessage, SubmitError,
+};
+use session_runtime::{
+    Bytes, CloseReason, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId,
+};
+use std::time::Duration;
+
+const SESSION: SessionId = SessionId(0xabc);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn config() -> ClientConfig {
+    ClientConfig {
+        window: 4,
+        ack_delay: ms(20),
+        keep_alive: ms(5_000),
+        resend_after: ms(1_000),
+        ..Default::default()
+    }
+}
+
+/// A client whose session is open.
+fn open() -> ClientSession {
+    open_with(config())
+}
+
+fn open_with(config: ClientConfig) -> ClientSession {
+    let mut client = ClientSession::open(config, ms(0));
+    assert!(matches!(client.poll(ms(0)), Some(ClientMessage::Create { attempt: 1, .. })));
+    client.receive(ms(0), ServerMessage::Created { attempt: 1, session: SESSION });
+    assert_eq!(events(&mut client), [ClientEvent::Opened { session: SESSION }]);
+    client
+}
+
+fn messages(client: &mut ClientSession, now: Duration) -> Vec<ClientMessage> {
+    let mut all = Vec::new();
+    while let Some(message) = client.poll(now) {
+        all.push(message);
+        assert!(all.len() < 100, "polling must come to an end");
+    }
+    all
+}
+
+fn events(client: &mut ClientSession) -> Vec<ClientEvent> {
+    std::iter::from_fn(|| client.event()).collect()
+}
+
+fn payload(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+fn request(number: u64, lowest: u64, acked: u64, text: &'static str) -> ClientMessage {
+    ClientMessage::Request {
+        session: SESSION,
+        request: RequestId(number),
+        lowest_pending: RequestId(lowest),
+        acked: ServerRequestId(acked),
+        payload: payload(text),
+    }
+}
+
+fn response() -> Response {
+    Response::accepted(&7u64).unwrap()
+}
+
+fn answer(client: &mut ClientSession, now: Duration, number: u64) {
+    let message =
+        ServerMessage::Response { session: SESSION, request: RequestId(number), response: response() };
+    client.receive(now, message);
+}
+
+fn fail(client: &mut ClientSession, now: Duration, number: u64, error: RequestError) {
+    client.receive(now, ServerMessage::RequestError { session: SESSION, request: RequestId(number), error });
+}
+
+fn push(client: &mut ClientSession, now: Duration, number: u64) {
+    let request = ServerRequestId(number);
+    client.receive(now, ServerMessage::ServerRequest { session: SESSION, request, payload: payload("news") });
+}
+
+fn delivered(number: u64) -> ClientEvent {
+    ClientEvent::ServerRequest { request: ServerRequestId(number), payload: payload("news") }
+}
+
+fn ended(number: u64, result: Result<Response, RequestError>) -> ClientEvent {
+    ClientEvent::Ended { request: RequestId(number), result }
+}
+
+fn ack(number: u64) -> ClientMessage {
+    ClientMessage::Ack { session: SESSION, request: ServerRequestId(number) }
+}
+
+#[test]
+fn requests_are_numbered_from_1() {
+    let mut client = open();
+    assert_eq!(client.submit(ms(0), payload("a")), Ok(RequestId(1)));
+    assert_eq!(client.submit(ms(0), payload("b")), Ok(RequestId(2)));
+    assert_eq!(messages(&mut client, ms(0)), [request(1, 1, 0, "a"), request(2, 1, 0, "b")]);
+}
+
+#[test]
+fn lowest_pending_and_acked_go_out_as_they_are_at_each_sending() {
+    let mut client = open();
+    for text in ["a", "b", "c"] {
+        client.submit(ms(0), payload(text)).unwrap();
+    }
+    messages(&mut client, ms(0));
+    answer(&mut client, ms(10), 1);
+    push(&mut client, ms(10), 1);
+    assert_eq!(
+        messages(&mut client, ms(1_000)),
+        [request(2, 2, 1, "b"), request(3, 2, 1, "c")],
+        "sent again"
+    );
+    answer(&mut client, ms(1_100), 2);
+    answer(&mut client, ms(1_100), 3);
+    client.submit(ms(1_200), payload("d")).unwrap();
+    assert_eq!(
+        messages(&mut client, ms(1_200)),
+        [request(4, 4, 1, "d")],
+        "its own number where all are answered"
+    );
+}
+
+#[test]
+fn a_silent_client_says_that_it_is_alive_with_its_next_number() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    messages(&mut client, ms(0));
+    answer(&mut client, ms(1), 1);
+    assert_eq!(client.next_wake(), Some(ms(5_000)));
+    assert_eq!(messages(&mut client, ms(4_999)), []);
+    let alive = ClientMessage::KeepAlive {
+        session: SESSION,
+        lowest_pending: RequestId(2),
+        acked: ServerRequestId(0),
+    };
+    assert_eq!(messages(&mut client, ms(5_000)), [alive]);
+    assert_eq!(client.next_wake(), Some(ms(10_000)));
+}
+
+#[test]
+fn an_acknowledgment_travels_with_a_request_or_alone_after_the_delay() {
+    let mut client = open();
+    push(&mut client, ms(100), 1);
+    assert_eq!(client.next_wake(), Some(ms(120)));
+    assert_eq!(messages(&mut client, ms(119)), []);
+    assert_eq!(messages(&mut client, ms(120)), [ack(1)]);
+    push(&mut client, ms(200), 2);
+    client.submit(ms(210), payload("a")).unwrap();
+    assert_eq!(messages(&mut client, ms(210)), [request(1, 1, 2, "a")]);
+    assert_eq!(messages(&mut client, ms(230)), [], "it travelled with the request");
+}
+
+#[test]
+fn an_acknowledgment_without_delay_goes_out_immediately() {
+    let mut client = open_with(ClientConfig { ack_delay: ms(0), ..config() });
+    push(&mut client, ms(100), 1);
+    assert_eq!(messages(&mut client, ms(100)), [ack(1)]);
+}
+
+#[test]
+fn resend_yields_all_requests_without_an_answer_in_order() {
+    let mut client = open();
+    for text in ["a", "b", "c"] {
+        client.submit(ms(0), payload(text)).unwrap();
+    }
+    answer(&mut client, ms(1), 2);
+    assert_eq!(client.resend().collect::<Vec<_>>(), [request(1, 1, 0, "a"), request(3, 1, 0, "c")]);
+}
+
+#[test]
+fn a_reconnected_client_introduces_itself_and_sends_again() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    let query = client.query(ms(0), payload("q"));
+    messages(&mut client, ms(0));
+    client.reconnected(ms(5));
+    assert_eq!(
+        messages(&mut client, ms(5)),
+        [
+            ClientMessage::Continue { session: SESSION },
+            request(1, 1, 0, "a"),
+            ClientMessage::Query { correlation: query, payload: payload("q") },
+        ]
+    );
+    client.receive(ms(6), ServerMessage::Continued { session: SESSION });
+    assert_eq!(messages(&mut client, ms(6)), []);
+}
+
+#[test]
+fn what_is_not_answered_is_sent_again_after_a_wait_that_doubles() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    let mut sent = Vec::new();
+    for now in 0..20_000 {
+        for message in messages(&mut client, ms(now)) {
+            if matches!(message, ClientMessage::Request { .. }) {
+                sent.push(now);
+            }
+        }
+    }
+    assert_eq!(sent, [0, 1_000, 3_000, 7_000, 15_000]);
+}
+
+#[test]
+fn a_response_that_nobody_waits_for_is_ignored() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    answer(&mut client, ms(1), 1);
+    answer(&mut client, ms(2), 1);
+    answer(&mut client, ms(2), 9);
+    let other = SessionId(0xdead);
+    client.receive(
+        ms(2),
+        ServerMessage::Response { session: other, request: RequestId(1), response: response() },
+    );
+    client.receive(ms(2), ServerMessage::Closed { session: other, reason: None });
+    client.receive(ms(2), ServerMessage::QueryResponse { correlation: 77, result: Ok(Bytes::new()) });
+    assert_eq!(events(&mut client), [ended(1, Ok(response()))]);
+}
+
+#[test]
+fn an_abandoned_request_is_still_sent_until_answered_and_its_answer_discarded() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    messages(&mut client, ms(0));
+    assert_eq!(client.abandon(RequestId(1)), Execution::Unknown);
+    assert_eq!(messages(&mut client, ms(1_000)), [request(1, 1, 0, "a")]);
+    answer(&mut client, ms(1_001), 1);
+    assert_eq!(events(&mut client), []);
+    client.submit(ms(1_002), payload("b")).unwrap();
+    assert_eq!(messages(&mut client, ms(1_002)), [request(2, 2, 0, "b")], "it no longer holds the watermark");
+}
+
+#[test]
+fn an_abandoned_request_that_was_never_sent_is_never_executed() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    assert_eq!(client.abandon(RequestId(1)), Execution::Never);
+    assert_eq!(messages(&mut client, ms(0)), []);
+}
+
+#[test]
+fn server_requests_are_delivered_once_and_in_order() {
+    let mut client = open();
+    push(&mut client, ms(0), 2);
+    assert_eq!(
+        (events(&mut client), client.next_wake()),
+        (vec![], Some(ms(5_000))),
+        "a gap: no delivery, no ack"
+    );
+    push(&mut client, ms(10), 1);
+    push(&mut client, ms(11), 2);
+    assert_eq!(events(&mut client), [delivered(1), delivered(2)]);
+    assert_eq!(messages(&mut client, ms(30)), [ack(2)]);
+    push(&mut client, ms(40), 1);
+    assert_eq!(events(&mut client), [], "not again");
+    assert_eq!(messages(&mut client, ms(60)), [ack(2)], "but acknowledged again");
+}
+
+#[test]
+fn a_client_refused_for_want_of_room_waits_and_one_with_a_bad_id_asks_at_once() {
+    let mut client = ClientSession::open(config(), ms(0));
+    let create = |attempt| ClientMessage::Create { attempt, capabilities: config().capabilities };
+    assert_eq!(messages(&mut client, ms(0)), [create(1)]);
+    client.receive(ms(10), ServerMessage::Refused { attempt: 1, reason: RefuseReason::Full });
+    assert_eq!(events(&mut client), [ClientEvent::Refused { reason: RefuseReason::Full }]);
+    assert_eq!(messages(&mut client, ms(999)), []);
+    assert_eq!(messages(&mut client, ms(1_000)), [create(2)]);
+    client.receive(ms(1_010), ServerMessage::Refused { attempt: 2, reason: RefuseReason::Stale });
+    assert_eq!(messages(&mut client, ms(1_010)), [create(3)]);
+    client.receive(ms(1_020), ServerMessage::Created { attempt: 2, session: SessionId(1) });
+    assert_eq!(client.session(), None, "the answer to an attempt that was given up");
+    client.receive(ms(1_020), ServerMessage::Created { attempt: 3, session: SESSION });
+    assert_eq!(client.session(), Some(SESSION));
+}
+
+#[test]
+fn requests_wait_for_the_session_to_open() {
+    let mut client = ClientSession::open(config(), ms(0));
+    client.submit(ms(0), payload("a")).unwrap();
+    assert!(matches!(messages(&mut client, ms(0))[..], [ClientMessage::Create { .. }]));
+    client.receive(ms(1), ServerMessage::Created { attempt: 1, session: SESSION });
+    assert_eq!(messages(&mut client, ms(1)), [request(1, 1, 0, "a")]);
+}
+
+#[test]
+fn a_redirected_client_says_where_to_go() {
+    let mut client = open();
+    client.receive(ms(0), ServerMessage::Rejected { leader: Some("node 2".to_owned()) });
+    assert_eq!(events(&mut client), [ClientEvent::Redirected { leader: Some("node 2".to_owned()) }]);
+}
+
+#[test]
+fn closing_says_goodbye_until_it_is_heard() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    messages(&mut client, ms(0));
+    client.close(ms(1));
+    assert_eq!(client.submit(ms(1), payload("b")), Err(SubmitError::Closed));
+    let close = ClientMessage::Close { session: SESSION };
+    assert_eq!(messages(&mut client, ms(1)), [close.clone()]);
+    assert_eq!(messages(&mut client, ms(1_001)), [close, request(1, 1, 0, "a")]);
+    client.receive(ms(1_002), ServerMessage::Closed { session: SESSION, reason: Some(CloseReason::Expired) });
+    let end = ClientEvent::Closed { reason: Some(CloseReason::Expired) };
+    assert_eq!(events(&mut client), [ended(1, Err(RequestError::SessionExpired)), end]);
+    assert_eq!((messages(&mut client, ms(9_999)), client.next_wake()), (vec![], None));
+}
+
+#[test]
+fn a_closed_session_ends_everything_under_way() {
+    for expired in [
+        ServerMessage::Closed { session: SESSION, reason: None },
+        ServerMessage::RequestError {
+            session: SESSION,
+            request: RequestId(1),
+            error: RequestError::SessionExpired,
+        },
+    ] {
+        let mut client = open();
+        client.submit(ms(0), payload("a")).unwrap();
+        client.submit(ms(0), payload("b")).unwrap();
+        let correlation = client.query(ms(0), payload("q"));
+        client.receive(ms(1), expired);
+        let over = Err("the session is over; open a new one".to_owned());
+        assert_eq!(
+            events(&mut client),
+            [
+                ended(1, Err(RequestError::SessionExpired)),
+                ended(2, Err(RequestError::SessionExpired)),
+                ClientEvent::QueryEnded { correlation, result: over },
+                ClientEvent::Closed { reason: None },
+            ]
+        );
+        assert_eq!(client.submit(ms(2), payload("c")), Err(SubmitError::Closed));
+    }
+}
+
+#[test]
+fn errors_end_a_request_except_busy_which_backs_off() {
+    for error in [
+        RequestError::ResponseEvicted,
+        RequestError::RequestMismatch,
+        RequestError::InvalidPayload,
+        RequestError::Skipped,
+    ] {
+        let mut client = open();
+        client.submit(ms(0), payload("a")).unwrap();
+        fail(&mut client, ms(1), 1, error);
+        assert_eq!(events(&mut client), [ended(1, Err(error))]);
+    }
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    messages(&mut client, ms(0));
+    fail(&mut client, ms(500), 1, RequestError::Busy);
+    assert_eq!(events(&mut client), [], "busy ends nothing");
+    assert_eq!(messages(&mut client, ms(2_499)), []);
+    assert_eq!(messages(&mut client, ms(2_500)), [request(1, 1, 0, "a")], "later than it would have been");
+    fail(&mut client, ms(2_600), 1, RequestError::Busy);
+    assert_eq!(messages(&mut client, ms(6_600)), [request(1, 1, 0, "a")], "and later again");
+}
+
+#[test]
+fn what_an_error_says_about_execution_is_true() {
+    use session_runtime::client::ClientError;
+    let cases = [
+        (RequestError::SessionExpired, Execution::Unknown),
+        (RequestError::ResponseEvicted, Execution::Unknown),
+        (RequestError::RequestMismatch, Execution::Unknown),
+        (RequestError::Busy, Execution::Unknown),
+        (RequestError::InvalidPayload, Execution::Never),
+        (RequestError::Skipped, Execution::Never),
+    ];
+    for (error, execution) in cases {
+        assert_eq!(ClientError::<u8>::from(error).execution(), execution, "{error:?}");
+    }
+    assert_eq!(ClientError::Rejected(1u8).execution(), Execution::Once);
+    assert_eq!(ClientError::<u8>::TimedOut.execution(), Execution::Unknown);
+    assert_eq!(ClientError::<u8>::Refused(RefuseReason::Full).execution(), Execution::Never);
+}
+
+#[test]
+fn the_window_bounds_the_requests_under_way() {
+    let mut client = open();
+    for _ in 0..4 {
+        client.submit(ms(0), payload("a")).unwrap();
+    }
+    assert_eq!(client.submit(ms(0), payload("a")), Err(SubmitError::WindowFull));
+    answer(&mut client, ms(1), 3);
+    assert_eq!(client.submit(ms(1), payload("a")), Ok(RequestId(5)));
+}
+
+#[test]
+fn a_configuration_without_waits_still_comes_to_an_end() {
+    let mut client =
+        open_with(ClientConfig { keep_alive: ms(0), resend_after: ms(0), ack_delay: ms(0), ..config() });
+    client.submit(ms(1), payload("a")).unwrap();
+    push(&mut client, ms(1), 1);
+    assert!(!messages(&mut client, ms(1)).is_empty());
+}
+
+// Saving.
+
+#[test]
+fn a_restored_client_never_uses_a_number_twice() {
+    let mut client = open();
+    let bytes = client.save(3).unwrap().unwrap();
+    client.saved(ms(0));
+    for number in 1..=3 {
+        assert_eq!(client.submit(ms(0), payload("a")), Ok(RequestId(number)));
+    }
+    answer(&mut client, ms(0), 1);
+    assert_eq!(client.submit(ms(0), payload("a")), Err(SubmitError::SaveFirst), "none above the reservation");
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    assert_eq!(restored.session(), Some(SESSION));
+    assert_eq!(
+        restored.submit(ms(0), payload("b")),
+        Err(SubmitError::SaveFirst),
+        "not before newer bytes are saved"
+    );
+    restored.save(10).unwrap().unwrap();
+    assert_eq!(
+        restored.submit(ms(0), payload("b")),
+        Err(SubmitError::SaveFirst),
+        "they may not be stored yet"
+    );
+    restored.saved(ms(0));
+    assert_eq!(restored.submit(ms(0), payload("b")), Ok(RequestId(4)));
+}
+
+#[test]
+fn the_first_save_binds_before_it_is_known_to_be_stored() {
+    let mut client = open();
+    client.save(1).unwrap().unwrap();
+    assert_eq!(client.submit(ms(0), payload("a")), Ok(RequestId(1)));
+    assert_eq!(client.submit(ms(0), payload("a")), Err(SubmitError::SaveFirst));
+}
+
+#[test]
+fn requests_under_way_when_saved_are_sent_again_after_a_restore() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.submit(ms(0), payload("b")).unwrap();
+    answer(&mut client, ms(0), 1);
+    let bytes = client.save(5).unwrap().unwrap();
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    assert_eq!(
+        messages(&mut restored, ms(0)),
+        [ClientMessage::Continue { session: SESSION }, request(2, 2, 0, "b"),]
+    );
+    answer(&mut restored, ms(1), 2);
+    assert_eq!(events(&mut restored), [ended(2, Ok(response()))]);
+}
+
+#[test]
+fn a_client_that_saves_acknowledges_only_what_its_saved_bytes_hold() {
+    let mut client = open();
+    push(&mut client, ms(0), 1);
+    let bytes = client.save(10).unwrap().unwrap();
+    client.saved(ms(0));
+    push(&mut client, ms(1), 2);
+    assert_eq!(messages(&mut client, ms(100)), [ack(1)]);
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    push(&mut restored, ms(1), 2);
+    assert_eq!(events(&mut restored), [delivered(2)], "it comes again");
+    client.save(10).unwrap().unwrap();
+    assert_eq!(messages(&mut client, ms(200)), []);
+    client.saved(ms(200));
+    assert_eq!(messages(&mut client, ms(220)), [ack(2)]);
+}
+
+#[test]
+fn damaged_saved_bytes_are_refused() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    let bytes = client.save(5).unwrap().unwrap();
+    for length in 0..bytes.len() {
+        assert!(ClientSession::restore(&bytes[..length], config(), ms(0)).is_err(), "cut at {length}");
+    }
+    let mut later = bytes.to_vec();
+    later[0] = 2;
+    let error = ClientSession::restore(&later, config(), ms(0)).unwrap_err();
+    assert!(error.to_string().contains("run a newer build"), "{error}");
+    assert!(
+        ClientSession::open(config(), ms(0)).save(1).unwrap().is_none(),
+        "there is no session to save yet"
+    );
+}
