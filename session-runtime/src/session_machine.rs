@@ -139,10 +139,15 @@ impl<M: StateMachine> SessionStateMachine<M> {
         Some(answer.result.clone())
     }
 
-    /// The answer to a request with this very payload, for the leader's [gate](crate::admission). Another payload
-    /// under a known number has none: it is appended, and applying it tells the client of the mismatch.
+    /// The answer that applying a request again would give, for the leader's [gate](crate::admission): the cached
+    /// one, or [`RequestError::ResponseEvicted`] below the watermark, which never falls. Another payload under a
+    /// known number has none: it is appended, and applying it tells the client of the mismatch.
     pub fn answer_to(&self, key: &SessionKey) -> Option<Result<Response, RequestError>> {
-        let answer = self.readable()?.get(key.session)?.answer(key.request)?;
+        let session = self.readable()?.get(key.session)?;
+        if key.request < session.watermark() {
+            return Some(Err(RequestError::ResponseEvicted));
+        }
+        let answer = session.answer(key.request)?;
         (answer.payload_hash == key.payload_hash).then(|| answer.result.clone())
     }
 
