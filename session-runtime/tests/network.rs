@@ -74,6 +74,24 @@ struct Seen {
     notices: Vec<u64>,
 }
 
+impl Seen {
+    fn note_events(&mut self, client: &mut ClientSession) {
+        while let Some(event) = client.event() {
+            match event {
+                ClientEvent::Ended { request, result } => {
+                    let result = result.map(|response| codec::payload_hash(&response.payload));
+                    assert!(self.ended.insert(request, result).is_none(), "{request:?} ended twice");
+                }
+                ClientEvent::ServerRequest { request, payload } => {
+                    codec::decode::<Notice>(&payload).unwrap();
+                    self.notices.push(request.0);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 struct World {
     plan: Plan,
     dice: Dice,
@@ -261,19 +279,7 @@ impl World {
                 client.submit(now, command.encode()).ok();
             }
         }
-        while let Some(event) = client.event() {
-            match event {
-                ClientEvent::Ended { request, result } => {
-                    let result = result.map(|response| codec::payload_hash(&response.payload));
-                    assert!(seen.ended.insert(request, result).is_none(), "{request:?} ended twice");
-                }
-                ClientEvent::ServerRequest { request, payload } => {
-                    codec::decode::<Notice>(&payload).unwrap();
-                    seen.notices.push(request.0);
-                }
-                _ => {}
-            }
-        }
+        seen.note_events(client);
         let mut packets = Vec::new();
         while let Some(message) = client.poll(now) {
             packets.push(Packet::Up(number, message));
@@ -340,6 +346,9 @@ fn run(plan: Plan) -> World {
             break;
         }
         world.step(false);
+    }
+    for (client, seen) in &mut world.clients {
+        seen.note_events(client);
     }
     assert!(
         world.is_settled(),
