@@ -170,6 +170,8 @@ mod session_machine;
 mod sessions;
 mod snapshot;
 mod state;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
 
 pub use action::{
