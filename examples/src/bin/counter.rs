@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 use session_runtime::schema::{Fields, Handler, StateField, Variant, highest_since};
 use session_runtime::{
-    Bytes, Command, Context, Deterministic, EncodeError, Never, RaftAction, Reply, RequestId, Response, Schema,
-    ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, SnapshotError, State, StateError,
-    StateMachine, StateReader, StateWriter, Timestamp, codec,
+    Bytes, Command, Context, Deterministic, EncodeError, Never, RaftAction, Reply, RequestId, Response,
+    Schema, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, SnapshotError, State,
+    StateError, StateMachine, StateReader, StateWriter, Timestamp, codec,
 };
 use std::collections::BTreeMap;
 use std::error::Error;
