@@ -1,6 +1,10 @@
 //! The rules of the leader's gate, one test a rule. The names are referred to in `book/src/reference/rules.md`.
 
+mod support;
+
 use session_runtime::admission::{Admission, Admit};
+use session_runtime::{Command, RequestError, RequestId, Response, SessionId, SessionKey};
+use support::{Desk, DeskCommand, Log, create, request, request_with};
 
 type Gate = Admission<u32>;
 
@@ -87,4 +91,25 @@ fn of_two_copies_in_the_log_the_last_is_waited_for() {
     assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 12 });
     gate.applied(12);
     assert!(gate.is_empty());
+}
+
+#[test]
+fn another_payload_under_a_known_number_passes_the_gate() {
+    let session = SessionId(0xa);
+    let (one, other) = (DeskCommand::Add { amount: 1 }, DeskCommand::Add { amount: 2 });
+    let mut log = Log::<Desk>::new();
+    log.apply(create(session));
+    log.apply(request(session, 1, one.clone()));
+    let key = |number, command: &DeskCommand| SessionKey::new(session, RequestId(number), &command.encode());
+    let answer = |log: &Log, number, command: &DeskCommand| log.machine.answer_to(&key(number, command));
+    assert_eq!(answer(&log, 1, &one), Some(Ok(Response::accepted(&1u64).unwrap())));
+    assert_eq!(answer(&log, 1, &other), None, "applying it tells the client of the mismatch");
+    assert_eq!(answer(&log, 2, &one), None);
+    assert_eq!(log.machine.answer_to(&SessionKey::new(SessionId(9), RequestId(1), &one.encode())), None);
+    log.apply(request_with(session, 2, 2, 0, one.encode()));
+    assert_eq!(
+        answer(&log, 1, &other),
+        Some(Err(RequestError::ResponseEvicted)),
+        "the watermark never falls"
+    );
 }
