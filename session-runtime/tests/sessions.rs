@@ -2,10 +2,13 @@
 
 mod support;
 
+use session_runtime::rand_core::{Rng, SeedableRng};
+use session_runtime::schema::StateField;
 use session_runtime::{
-    ApplyError, CloseReason, Command, Limits, PendingRequest, RaftAction, RefuseReason, RequestError,
-    RequestId, Response, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Status, Timestamp,
-    codec,
+    ApplyError, Bytes, CloseReason, Command, Context, EncodeError, Limits, Never, PendingRequest, RaftAction,
+    RefuseReason, RequestError, RequestId, Response, Schema, ServerAction, ServerRequestId, SessionId,
+    SessionStateMachine, SnapshotError, State, StateError, StateMachine, StateReader, StateWriter, Status,
+    Timestamp, codec,
 };
 use support::*;
 
@@ -715,6 +718,52 @@ fn the_generator_is_one_per_entry_and_gives_golden_values() {
 /// ChaCha8, key of zeros, stream 2: the first two draws, computed by hand. They are part of the replicated
 /// behaviour for ever.
 const GOLDEN_ROLL: (u64, u64) = (0xf96a_f733_3f01_9d00, 0x9de6_3f21_24aa_1d7d);
+
+#[test]
+fn the_generator_goes_on_across_the_calls_of_an_entry_and_takes_a_new_seed_at_once() {
+    let mut machine = SessionStateMachine::new(Drawer::default());
+    for (index, session) in [(1, A), (2, B), (3, C)] {
+        machine.apply(index, Timestamp(0), create(session)).unwrap();
+    }
+    // All three close in one entry, which also brings a seed.
+    let limits = Limits { idle_timeout: Some(1), ..Limits::default() };
+    machine.apply(7, Timestamp(9), RaftAction::Configure { limits, seed: Some([5; 32]) }).unwrap();
+    let mut expected = chacha20::ChaCha8Rng::from_seed([5; 32]);
+    expected.set_stream(7);
+    assert_eq!(machine.machine().drawn, [expected.next_u64(), expected.next_u64(), expected.next_u64()]);
+}
+
+/// Draws a number whenever a session closes.
+#[derive(Default)]
+struct Drawer {
+    drawn: Vec<u64>,
+}
+
+impl State for Drawer {
+    const FIELDS: &'static [StateField] = &[];
+    fn save(&self, _: &mut StateWriter) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn load(_: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+        Ok(Self::default())
+    }
+}
+
+impl StateMachine for Drawer {
+    type Command = DeskCommand;
+    type Query = Never;
+    type ServerRequest = Never;
+    const SCHEMA: Schema = Schema { name: "Drawer", state: &[], ..Desk::<2>::SCHEMA };
+    fn apply(&mut self, _: &mut Context<'_>, _: DeskCommand) -> Result<Response, EncodeError> {
+        Response::accepted(&())
+    }
+    fn query(&self, query: Never) -> Result<Bytes, EncodeError> {
+        match query {}
+    }
+    fn session_closed(&mut self, cx: &mut Context<'_>) {
+        self.drawn.push(cx.rng().next_u64());
+    }
+}
 
 // Limits.
 
