@@ -151,7 +151,11 @@
     )
 )]
 
+#[doc(hidden)]
+pub mod __private;
 mod action;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod codec;
 mod context;
 mod core;
@@ -183,6 +187,7 @@ pub use limits::Limits;
 pub use machine::{Command, Query, StateMachine};
 pub use rand_core;
 pub use schema::Schema;
+pub use session_derive::{Deterministic, Rejection, State, state_machine};
 pub use session_machine::SessionStateMachine;
 pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
