@@ -4,4 +4,4 @@ mod body;
 mod serde;
 
 pub(crate) use body::check_body;
-pub(crate) use serde::check_serde;
+pub(crate) use serde::{check_serde, without_refused_serde};

@@ -1,9 +1,9 @@
 //! Collects every mistake of an input, so that all of them are reported at once.
 
 use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
 use std::cell::RefCell;
 use std::fmt::Display;
-use syn::spanned::Spanned;
 
 /// The mistakes found so far. Dropping it without [`finish`](Errors::finish) is a bug of the macro and panics:
 /// a forgotten mistake would let a wrong program compile.
@@ -19,8 +19,8 @@ impl Errors {
     }
 
     /// A mistake at these tokens.
-    pub(crate) fn on(&self, tokens: &(impl Spanned + ?Sized), message: impl Display) {
-        self.at(tokens.span(), message);
+    pub(crate) fn on(&self, tokens: &(impl ToTokens + ?Sized), message: impl Display) {
+        self.push(syn::Error::new_spanned(tokens, message));
     }
 
     /// A mistake at this span.

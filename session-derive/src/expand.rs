@@ -57,6 +57,16 @@ fn text_of(ident: &syn::Ident) -> String {
     syn::ext::IdentExt::unraw(ident).to_string()
 }
 
+/// The same tokens, shown at another place: where a path of ours begins is where its errors are shown.
+fn placed(tokens: &impl ToTokens, at: Span) -> TokenStream {
+    let tokens = tokens.to_token_stream().into_iter();
+    let placed = tokens.map(|mut token| {
+        token.set_span(token.span().located_at(at));
+        token
+    });
+    placed.collect()
+}
+
 /// Whether any of these tokens is one of the names.
 fn mentions(tokens: &impl ToTokens, names: &[String]) -> bool {
     fn any(tokens: TokenStream, names: &[String]) -> bool {

@@ -8,7 +8,6 @@ use crate::words;
 use proc_macro2::TokenTree;
 use quote::format_ident;
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 use syn::{
     Attribute, FnArg, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety, Signature, Type,
 };
@@ -204,7 +203,9 @@ impl Marks {
                 continue;
             };
             if name == "cfg_attr" {
-                hidden_marker(attr, errors);
+                if let Some(marker) = hides_marker(attr) {
+                    errors.on(&marker, words::HIDDEN_MARKER);
+                }
                 continue;
             }
             match MARKERS.iter().find(|marker| **marker == name) {
@@ -251,16 +252,13 @@ pub(crate) fn misspelled(name: &str) -> Option<&'static str> {
     near(name, MARKERS)
 }
 
-/// `cfg_attr` is evaluated after this macro: a marker in it would be lost.
-fn hidden_marker(attr: &Attribute, errors: &Errors) {
-    let Meta::List(list) = &attr.meta else { return };
-    for token in list.tokens.clone() {
-        if let TokenTree::Ident(ident) = token
-            && MARKERS.iter().any(|marker| ident == marker)
-        {
-            errors.on(&ident, words::HIDDEN_MARKER);
-        }
-    }
+/// The marker inside a `cfg_attr`, which is evaluated after this macro: it would be lost.
+pub(crate) fn hides_marker(attr: &Attribute) -> Option<Ident> {
+    let Meta::List(list) = &attr.meta else { return None };
+    list.tokens.clone().into_iter().find_map(|token| match token {
+        TokenTree::Ident(ident) if MARKERS.iter().any(|marker| ident == marker) => Some(ident),
+        _ => None,
+    })
 }
 
 /// Checks a signature and finds the context in it.
@@ -298,10 +296,10 @@ fn receiver(sig: &Signature, marks: &Marks, errors: &Errors) {
         Some(receiver) => match &receiver.kind {
             ReceiverKind::Reference(_, _, mutability) => {
                 if marks.query && mutability.is_some() {
-                    errors.at(receiver.span(), words::QUERY_RECEIVER);
+                    errors.on(receiver, words::QUERY_RECEIVER);
                 }
             }
-            _ => errors.at(receiver.self_token.span(), words::WRONG_RECEIVER),
+            _ => errors.on(receiver, words::WRONG_RECEIVER),
         },
     }
 }

@@ -8,8 +8,8 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path, Signature, Token,
-    Type, Visibility, WhereClause, braced, token,
+    AttrStyle, Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path,
+    Signature, Token, Type, Visibility, WhereClause, braced, token,
 };
 
 /// The path by which the expansion reaches the runtime.
@@ -230,29 +230,25 @@ impl Parse for Method {
 }
 
 impl ImplBlock {
-    /// The block as it came, without the attributes of ours, which no compiler knows. For an input so broken
-    /// that nothing can be made of it.
+    /// The block around these methods: always an inherent one, because what was wrong with it has been said.
     pub(crate) fn emit(&self, methods: &TokenStream) -> TokenStream {
         let Self {
             attrs,
-            unsafety,
             impl_token,
             generics,
-            for_trait,
             self_ty,
             ..
         } = self;
-        let outer = attrs
-            .iter()
-            .filter(|attr| matches!(attr.style, syn::AttrStyle::Outer));
-        let inner = attrs
-            .iter()
-            .filter(|attr| !matches!(attr.style, syn::AttrStyle::Outer));
-        let for_trait = for_trait.as_ref().map(|path| quote!(#path for));
+        let ours = |attr: &&Attribute| {
+            attr.path().is_ident("assume_infallible") || attr.path().is_ident("assume_deterministic")
+        };
+        let is_outer = |attr: &&Attribute| matches!(attr.style, AttrStyle::Outer);
+        let (outer, inner): (Vec<&Attribute>, Vec<&Attribute>) =
+            attrs.iter().filter(|attr| !ours(attr)).partition(is_outer);
         let where_clause = &generics.where_clause;
         quote! {
             #(#outer)*
-            #unsafety #impl_token #generics #for_trait #self_ty #where_clause {
+            #impl_token #generics #self_ty #where_clause {
                 #(#inner)*
                 #methods
             }

@@ -57,8 +57,12 @@ pub(crate) const CFG_FIELD: &str = "a field under `#[cfg]` would give the same c
      builds; add a variant instead";
 pub(crate) const SERDE_CRATE: &str = "`#[state_machine]` sets serde's `crate` itself; remove this";
 
-pub(crate) fn derived_already(name: &str) -> String {
-    format!("`#[state_machine]` derives `{name}` itself; remove it here")
+pub(crate) fn derived_already(names: &[String]) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    format!(
+        "`#[state_machine]` derives {} itself; remove it here",
+        list(&names)
+    )
 }
 
 pub(crate) fn unreachable_variant(variant: &str) -> String {

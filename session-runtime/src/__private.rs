@@ -8,9 +8,7 @@ mod field;
 pub use crate::__if_client as if_client;
 #[cfg(feature = "client")]
 pub use call::{call_command, call_query};
-pub use check::{
-    Text, among, at_least, check_all_handled, check_names, check_version, is_among, misnamed, missing,
-};
+pub use check::{Text, among, check_all_handled, check_names, check_version, is_among, misnamed, missing};
 pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
 pub use serde;
 pub use session_derive::SessionCommand;
@@ -18,10 +16,15 @@ pub use session_derive::SessionCommand;
 use crate::{
     action::Response,
     codec::{self, EncodeError},
+    context::Context,
     machine::Command,
+    schema::{StateField, Variant},
+    state::State,
     wire::{Deterministic, Wire},
 };
 use bytes::Bytes;
+use std::any::Any;
+use std::marker::PhantomData;
 
 /// A command enum with a mirror: the same variants, each with one tuple, so that the handlers' expansion can
 /// match on it without knowing the variants' shapes.
@@ -37,6 +40,11 @@ pub trait Mirrored: Command {
     fn into_mirror(self) -> Self::Mirror;
     /// From the mirror.
     fn from_mirror(mirror: Self::Mirror) -> Self;
+
+    /// The bytes of the command that this is the mirror of.
+    fn encode_mirror(mirror: Self::Mirror) -> Result<Bytes, EncodeError> {
+        Self::from_mirror(mirror).try_encode()
+    }
 }
 
 /// The fields of a variant, as the arguments of its handler.
@@ -48,8 +56,6 @@ pub trait Mirrored: Command {
 pub trait Gives<T>: Sized {
     /// The arguments.
     fn give(self) -> T;
-    /// The fields again.
-    fn back(given: T) -> Self;
 }
 
 impl<T> Gives<T> for T {
@@ -58,13 +64,72 @@ impl<T> Gives<T> for T {
     fn give(self) -> T {
         self
     }
+}
 
+/// What a machine may ask of clients, as a handler's context has it.
+#[diagnostic::on_unimplemented(
+    message = "this handler's context sends `{R}`, but the machine's server requests are `{Self}`",
+    label = "not the machine's context",
+    note = "write `Context<'_, T>` here with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`"
+)]
+pub trait Sends<R>: Sized {
+    /// The handler's context.
+    fn context<'c, 'a>(cx: &'c mut Context<'a, Self>) -> &'c mut Context<'a, R>;
+}
+
+impl<R> Sends<R> for R {
     #[inline(always)]
     #[allow(clippy::inline_always)]
-    fn back(given: T) -> Self {
-        given
+    fn context<'c, 'a>(cx: &'c mut Context<'a, R>) -> &'c mut Context<'a, R> {
+        cx
     }
 }
+
+/// A value as the type it is, where the compiler need not know that yet: `None` if it is another.
+pub fn same<T: 'static, U: 'static>(value: T) -> Option<U> {
+    let mut value = Some(value);
+    let value: &mut dyn Any = &mut value;
+    value.downcast_mut::<Option<U>>()?.take()
+}
+
+/// A state's constants, or those of [`NoState`] for a type that is none.
+#[derive(Debug)]
+pub struct StateOf<T>(PhantomData<T>);
+
+impl<T: State> StateOf<T> {
+    /// The fields.
+    pub const FIELDS: &'static [StateField] = T::FIELDS;
+    /// The former fields.
+    pub const DROPPED: &'static [&'static str] = T::DROPPED;
+}
+
+/// What the compiler falls back to for a type that is no state. The machine's impl says that it is none; a
+/// second error would not help.
+pub trait NoState {
+    /// The fields.
+    const FIELDS: &'static [StateField] = &[];
+    /// The former fields.
+    const DROPPED: &'static [&'static str] = &[];
+}
+
+impl<T> NoState for StateOf<T> {}
+
+/// A command's table, or that of [`NoCommand`] for a type that is none.
+#[derive(Debug)]
+pub struct CommandOf<T>(PhantomData<T>);
+
+impl<T: Command> CommandOf<T> {
+    /// The variants.
+    pub const VARIANTS: &'static [Variant] = T::VARIANTS;
+}
+
+/// What the compiler falls back to for a type that is no command.
+pub trait NoCommand {
+    /// The variants.
+    const VARIANTS: &'static [Variant] = &[];
+}
+
+impl<T> NoCommand for CommandOf<T> {}
 
 /// What a query may return.
 #[diagnostic::on_unimplemented(

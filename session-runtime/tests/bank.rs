@@ -264,8 +264,7 @@ fn the_state_is_in_the_snapshot_field_by_field() {
     );
 
     let mut restored = SessionStateMachine::<Bank>::restore(&snapshot).expect("it fits");
-    let bytes =
-        |machine: &SessionStateMachine<Bank>| machine.snapshot().and_then(|snapshot| Ok(snapshot.to_bytes()));
+    let bytes = |machine: &SessionStateMachine<Bank>| machine.snapshot().map(|snapshot| snapshot.to_bytes());
     assert_eq!(bytes(&restored), bytes(&log.machine));
     let index = restored.last_applied() + 1;
     let deposit = BankCommand::Deposit {

@@ -98,6 +98,18 @@ const OUTSIDE_CALLS: [(&str, &[&str]); 4] = [
     ("process", &["id", "exit", "abort"]),
     ("thread", &["sleep", "spawn", "current", "park", "yield_now"]),
 ];
+/// Names that stand for a source of random numbers wherever they appear.
+const RANDOM: [&str; 9] = [
+    "thread_rng",
+    "OsRng",
+    "ThreadRng",
+    "SysRng",
+    "RandomState",
+    "from_os_rng",
+    "from_entropy",
+    "getrandom",
+    "fastrand",
+];
 const USE_STATE: &str = "take it as a field of the command, or keep it in the state";
 const USE_RNG: &str = "draw from `cx.rng()`, which gives the same on every replica";
 const USE_NOW: &str = "use `cx.now()`, the log's time";
@@ -123,6 +135,11 @@ impl Rules<'_> {
         let Some((last, span)) = names.last().zip(segments.last().map(Spanned::span)) else {
             return;
         };
+        if let Some(position) = names.iter().position(|name| RANDOM.contains(name)) {
+            let what = format!("the random source `{}`", names[position]);
+            self.differs(segments[position].span(), &what, USE_RNG);
+            return;
+        }
         if let Some(position) = names
             .iter()
             .position(|name| matches!(*name, "HashMap" | "HashSet"))
@@ -148,12 +165,6 @@ impl Rules<'_> {
                 self.differs(span, &format!("`{clock}::now`"), USE_NOW);
             }
             (Some("rand"), "random" | "rng" | "random_range" | "random_bool")
-            | (
-                _,
-                "thread_rng" | "OsRng" | "ThreadRng" | "SysRng" | "RandomState" | "from_os_rng"
-                | "from_entropy",
-            )
-            | (Some("getrandom" | "fastrand"), _)
             | (Some("Uuid"), "new_v4" | "now_v7" | "now_v1" | "now_v6") => {
                 self.differs(span, &format!("the random source `{last}`"), USE_RNG);
             }

@@ -1,12 +1,13 @@
 //! The typed client: a method for every handler a client may call, and one for every query.
 
-use super::machine::{Expansion, allow_deprecated, owned_type, reply, reply_span, shown};
-use super::mentions;
+use super::machine::{Expansion, allow_deprecated, of_reply, owned_type, reply, reply_place, shown};
+use super::{mentions, placed};
 use crate::model::{Handler, Param, Query};
 use crate::parse::Method;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Attribute, GenericParam, Generics, Ident, parse_quote};
+use syn::spanned::Spanned;
+use syn::{Attribute, GenericParam, Generics, Ident, Path, parse_quote};
 
 pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion {
@@ -25,11 +26,8 @@ pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     let machine_types = machine.block.generics.type_params().map(|param| &param.ident);
     let (client, vis) = (&names.client, &names.client_vis);
     let handlers = machine.handlers.iter().filter(|handler| !handler.internal);
-    let commands = handlers.map(|handler| command(expansion, handler, &generics));
-    let queries = machine
-        .queries
-        .iter()
-        .map(|query| self::query(expansion, query, &generics));
+    let commands = handlers.map(|handler| command(expansion, handler));
+    let queries = machine.queries.iter().map(|query| self::query(expansion, query));
     let deprecated = allow_deprecated(machine);
     let doc = format!(
         "The client of `{}`: its commands and queries as methods, over any transport.",
@@ -93,37 +91,39 @@ fn without_bounds(generics: &Generics) -> Generics {
     generics
 }
 
-fn command(expansion: &Expansion<'_>, handler: &Handler<'_>, generics: &Generics) -> TokenStream {
+fn command(expansion: &Expansion<'_>, handler: &Handler<'_>) -> TokenStream {
     let Expansion {
         krate,
         command,
         machine,
         ..
     } = expansion;
-    let (variant, name) = (&handler.variant, &handler.method.sig.ident);
+    let variant = &handler.variant;
     let params = param_names(&handler.params);
-    let types = handler.params.iter().map(|param| owned_type(param.ty, machine));
-    let types = quote_spanned!(name.span()=> (#(#types,)*));
-    let fields = quote_spanned!(name.span()=> #krate::__private::Gives::<#types>::back);
     let reply = owned_type(&reply(handler.method), machine);
-    let span = reply_span(handler.method);
-    let accepted = quote_spanned!(span=> <#reply as #krate::Reply>::Accepted);
-    let rejected = quote_spanned!(span=> <#reply as #krate::Reply>::Rejected);
-    let body = quote! {
-        #krate::__private::call_command(
+    let role = quote!(Reply);
+    let accepted = of_reply(krate, handler.method, &reply, &role, "Accepted");
+    let rejected = of_reply(krate, handler.method, &reply, &role, "Rejected");
+    let at_command = placed(krate, command.span());
+    let mirrored = quote_spanned!(command.span()=> <#command as #at_command::__private::Mirrored>);
+    let mirror = quote!(<#mirrored::Mirror>);
+    // That the arguments are the variant's fields is said about the handler; it is not said again here.
+    let body = called(
+        krate,
+        handler.method,
+        "call_command",
+        &quote! {
             &self.call,
-            <#command as #krate::__private::Mirrored>::from_mirror(
-                <<#command as #krate::__private::Mirrored>::Mirror>::#variant(#fields((#(#params,)*)))
-            ),
-        )
-    };
-    let result = quote!(::core::result::Result<#accepted, #krate::client::ClientError<#rejected>>);
-    let signature = signature(expansion, handler.method, &handler.params, generics, &result);
+            #krate::__private::same((#(#params,)*)).map(|fields| #mirrored::encode_mirror(#mirror::#variant(fields))),
+        },
+    );
+    let result = quote!(#accepted, #rejected);
+    let signature = signature(expansion, handler.method, &handler.params, &result);
     let docs = docs(&handler.cfgs, handler.method);
     quote!(#docs #signature { #body })
 }
 
-fn query(expansion: &Expansion<'_>, query: &Query<'_>, generics: &Generics) -> TokenStream {
+fn query(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
     let Expansion {
         krate,
         machine,
@@ -133,14 +133,31 @@ fn query(expansion: &Expansion<'_>, query: &Query<'_>, generics: &Generics) -> T
     let (variant, enumeration) = (&query.variant, &names.query);
     let params = param_names(&query.params);
     let reply = owned_type(&reply(query.method), machine);
-    let body = quote! {
-        #krate::__private::call_query(&self.call, #enumeration::#variant { #(#params),* })
-    };
-    let answer = quote_spanned!(reply_span(query.method)=> <#reply as #krate::__private::QueryReply>::Answer);
-    let result = quote!(::core::result::Result<#answer, #krate::client::ClientError>);
-    let signature = signature(expansion, query.method, &query.params, generics, &result);
+    let body = called(
+        krate,
+        query.method,
+        "call_query",
+        &quote! {
+            &self.call, #enumeration::#variant { #(#params),* }
+        },
+    );
+    let role = quote!(__private::QueryReply);
+    let answer = of_reply(krate, query.method, &reply, &role, "Answer");
+    let result = quote!(#answer);
+    let signature = signature(expansion, query.method, &query.params, &result);
     let docs = docs(&query.cfgs, query.method);
     quote!(#docs #signature { #body })
+}
+
+/// A call of the runtime that is shown at the method's reply, like everything that depends on it.
+fn called(krate: &Path, method: &Method, function: &str, arguments: &TokenStream) -> TokenStream {
+    let (first, last) = reply_place(method);
+    let krate = placed(krate, first);
+    let function = Ident::new(function, first);
+    let mut arguments = Group::new(Delimiter::Parenthesis, arguments.clone());
+    arguments.set_span(last);
+    let path = quote_spanned!(first=> #krate::__private::#function);
+    quote!(#path #arguments)
 }
 
 fn docs(cfgs: &[&Attribute], method: &Method) -> TokenStream {
@@ -153,7 +170,6 @@ fn signature(
     expansion: &Expansion<'_>,
     method: &Method,
     params: &[Param<'_>],
-    generics: &Generics,
     result: &TokenStream,
 ) -> TokenStream {
     // The constructor has this name already.
@@ -163,17 +179,11 @@ fn signature(
     };
     let names = param_names(params);
     let types = params.iter().map(|param| owned_type(param.ty, expansion.machine));
-    // What the future captures, written out: editions differ in what they would capture themselves.
-    let captured = generics.params.iter().map(|param| match param {
-        GenericParam::Type(param) => param.ident.to_token_stream(),
-        GenericParam::Const(param) => param.ident.to_token_stream(),
-        GenericParam::Lifetime(param) => param.lifetime.to_token_stream(),
-    });
-    quote! {
-        pub fn #name(
-            &self, #(#names: #types),*
-        ) -> impl ::core::future::Future<Output = #result> + ::core::marker::Send + use<'_, #(#captured),*>
-    }
+    let (first, last) = reply_place(method);
+    let krate = placed(&expansion.krate, first);
+    let open = quote_spanned!(first=> #krate::client::Answer<'_,);
+    let close = quote_spanned!(last=> >);
+    quote!(pub fn #name(&self, #(#names: #types),*) -> #open #result #close)
 }
 
 /// The names of the parameters; a pattern gets one by its position.

@@ -1,7 +1,7 @@
 //! The enum of the commands.
 
-use super::{input, text_of};
-use crate::check::check_serde;
+use super::{input, placed, text_of};
+use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::names::{handler_of, type_text, variant_of};
 use crate::parse::{Args, cfgs, default_crate, reason, since_of};
@@ -34,6 +34,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     }
     without_second_derives(&mut enumeration.attrs, &errors);
     check_cfgs(&enumeration, &errors);
+    without_refused_serde(&mut enumeration, &errors);
     let serde = quote!(#krate::__private::serde);
     let serde_path = serde.to_string();
     // Nothing can be said about a generic command, so nothing is derived for it.
@@ -54,32 +55,26 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
 
 /// Takes a second derive of what is derived here out of the list, and says so.
 fn without_second_derives(attrs: &mut [Attribute], errors: &Errors) {
-    for attr in attrs.iter_mut() {
-        if attr.path().is_ident("serde") {
-            let _ = attr.parse_nested_meta(|meta| {
-                if meta.path.is_ident("crate") {
-                    errors.on(&meta.path, words::SERDE_CRATE);
-                }
-                Ok(())
-            });
-        }
-        if !attr.path().is_ident("derive") {
-            continue;
-        }
+    let mut second: Vec<Path> = Vec::new();
+    for attr in attrs.iter_mut().filter(|attr| attr.path().is_ident("derive")) {
         let Ok(paths) = attr.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated) else {
             continue;
         };
-        let (second, kept): (Vec<Path>, Vec<Path>) = paths.into_iter().partition(|path| {
+        let (repeated, kept): (Vec<Path>, Vec<Path>) = paths.into_iter().partition(|path| {
             let last = path.segments.last().map(|segment| segment.ident.to_string());
             last.is_some_and(|last| DERIVED.contains(&last.as_str()))
         });
-        for path in &second {
-            let name = path.segments.last().map(|segment| segment.ident.to_string());
-            errors.on(path, words::derived_already(&name.unwrap_or_default()));
-        }
-        if let (Meta::List(list), false) = (&mut attr.meta, second.is_empty()) {
+        if let (Meta::List(list), false) = (&mut attr.meta, repeated.is_empty()) {
             list.tokens = quote!(#(#kept),*);
         }
+        second.extend(repeated);
+    }
+    let names: Vec<String> = second
+        .iter()
+        .map(|path| path.to_token_stream().to_string())
+        .collect();
+    if let Some(first) = second.first() {
+        errors.on(first, words::derived_already(&names));
     }
 }
 
@@ -128,6 +123,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
                 return None;
             }
             let ty = &field.ty;
+            let krate = placed(&krate, ty.span());
             Some(quote_spanned!(ty.span()=> #krate::__private::is_deterministic::<#ty>();))
         });
     let probes: TokenStream = probes.collect();
@@ -221,13 +217,15 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let mirror = format_ident!(
         "{}Handlers",
         syn::ext::IdentExt::unraw(ident),
-        span = Span::call_site()
+        span = ident.span()
     );
     let tuples = variants.iter().map(|variant| {
         let name = &variant.ident;
         let types = variant.fields.iter().map(|field| &field.ty);
         quote!(#name((#(#types,)*)),)
     });
+    // At the user's enum, which is what an error about an unknown variant should show.
+    let declaration = quote_spanned!(ident.span()=> pub enum #mirror { #(#tuples)* });
     let shapes: Vec<(TokenStream, TokenStream)> = variants.iter().map(|variant| shape(variant)).collect();
     let into = shapes
         .iter()
@@ -236,7 +234,7 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
         .iter()
         .map(|(own, mirrored)| quote!(#mirror::#mirrored => Self::#own,));
     quote! {
-        pub enum #mirror { #(#tuples)* }
+        #declaration
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {

@@ -1,6 +1,6 @@
 //! The small derives: `Deterministic` and `Rejection`.
 
-use super::input;
+use super::{input, placed};
 use crate::check::check_serde;
 use crate::errors::Errors;
 use crate::parse::{derive_crate, reason};
@@ -25,6 +25,7 @@ pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
         .filter(|field| reason(&field.attrs, "assume_deterministic", &errors).is_none())
         .map(|field| {
             let ty = &field.ty;
+            let krate = placed(&krate, ty.span());
             quote_spanned!(ty.span()=> #krate::__private::is_deterministic::<#ty>();)
         })
         .collect();

@@ -1,13 +1,13 @@
 //! The impl block of the handlers.
 
-use super::{client, mentions, text_of};
+use super::{client, mentions, placed, text_of};
 use crate::check::check_body;
 use crate::errors::Errors;
-use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, misspelled};
+use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
 use crate::names::{return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -16,6 +16,7 @@ use syn::{Attribute, GenericParam, Generics, Ident, Path, ReturnType, Type, pars
 pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let errors = Errors::new();
     let args = Args::of_impl(args, &errors);
+    let understood = errors.count() == 0;
     let block: ImplBlock = match syn::parse2(item.clone()) {
         Ok(block) => block,
         Err(error) => {
@@ -31,15 +32,18 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     }
     let names = Names::of(&block.self_ty, &args, &errors);
     let own = own_block(&machine);
-    let generated = match (&args.command, names, &block.for_trait) {
-        (Some(command), Some(names), None) => generated(&Expansion {
+    let generated = match (&args.command, names) {
+        (Some(command), Some(names)) => generated(&Expansion {
             krate: args.krate(),
             command,
             names,
             machine: &machine,
         }),
         (None, ..) => {
-            errors.at(Span::call_site(), words::NO_COMMAND);
+            // A misspelled argument was said already, and may have been this one.
+            if understood {
+                errors.at(Span::call_site(), words::NO_COMMAND);
+            }
             TokenStream::new()
         }
         _ => TokenStream::new(),
@@ -180,6 +184,9 @@ fn own_method(method: &Method, marks: &Marks) -> TokenStream {
 }
 
 fn is_ours(attr: &Attribute) -> bool {
+    if attr.path().is_ident("cfg_attr") {
+        return hides_marker(attr).is_some();
+    }
     attr.path().get_ident().is_some_and(|name| {
         let name = name.to_string();
         MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
@@ -269,7 +276,7 @@ fn query_generics(machine: &Machine<'_>) -> Generics {
 /// `Self` in a signature means the machine; outside its impl block it must be written out.
 pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStream {
     fn replaced(tokens: TokenStream, with: &TokenStream) -> TokenStream {
-        use proc_macro2::{Group, TokenTree};
+        use proc_macro2::Group;
         tokens
             .into_iter()
             .flat_map(|token| match token {
@@ -320,40 +327,50 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
         machine,
         ..
     } = expansion;
-    let variants = quote!(<#command as #krate::Command>::VARIANTS);
+    let variants = variants(expansion);
     let rows = machine.handlers.iter().map(|handler| {
         let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
         quote!(#(#cfgs)* #name)
     });
     let missing = machine.whole.then(|| {
+        let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
             const _: () = #krate::__private::check_all_handled(
                 #krate::__private::missing(#variants, &[#(#rows),*])
             );
         }
     });
-    let names = machine
+    let with_params = machine
         .handlers
         .iter()
-        .filter(|handler| !handler.params.is_empty())
-        .map(|handler| {
-            let ident = &handler.method.sig.ident;
-            let (cfgs, handler_name, variant) = (&handler.cfgs, text_of(ident), text_of(&handler.variant));
-            let names = handler.params.iter().map(|param| match &param.name {
-                Some(name) => text_of(name),
-                None => "_".to_owned(),
-            });
-            quote_spanned! {ident.span()=>
-                #(#cfgs)*
-                const _: () = #krate::__private::check_names(
-                    #krate::__private::misnamed(#variants, #variant, #handler_name, &[#(#names),*])
-                );
-            }
+        .filter(|handler| !handler.params.is_empty());
+    let names = with_params.map(|handler| {
+        let ident = &handler.method.sig.ident;
+        let krate = placed(krate, ident.span());
+        let (cfgs, handler_name, variant) = (&handler.cfgs, text_of(ident), text_of(&handler.variant));
+        let names = handler.params.iter().map(|param| match &param.name {
+            Some(name) => text_of(name),
+            None => "_".to_owned(),
         });
+        quote_spanned! {ident.span()=>
+            #(#cfgs)*
+            const _: () = #krate::__private::check_names(
+                #krate::__private::misnamed(#variants, #variant, #handler_name, &[#(#names),*])
+            );
+        }
+    });
     let version = machine.args.version.as_ref().map(|version| {
+        let krate = placed(krate, version.span());
+        // A generic state has no constants outside its own impl.
+        let fields = if machine.block.generics.params.is_empty() {
+            let self_ty = &machine.block.self_ty;
+            quote!({ use #krate::__private::NoState as _; #krate::__private::StateOf::<#self_ty>::FIELDS })
+        } else {
+            quote!(&[])
+        };
         quote_spanned! {version.span()=>
             const _: () = #krate::__private::check_version(
-                #version, #krate::schema::highest_since(#variants, &[])
+                #version, #krate::schema::highest_since(#variants, #fields)
             );
         }
     });
@@ -379,12 +396,13 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         let query = &names.query;
         quote!(#query #type_generics)
     };
+    let at_command = placed(krate, command.span());
     let cx = format_ident!("__cx", span = Span::mixed_site());
     let value = format_ident!("__value", span = Span::mixed_site());
     let arms = machine
         .handlers
         .iter()
-        .map(|handler| arm(expansion, handler, &cx));
+        .map(|handler| arm(expansion, handler, &request, &cx));
     let query_body = if machine.queries.is_empty() {
         quote!(match #value {})
     } else {
@@ -396,7 +414,6 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         .iter()
         .map(|hook| hook_fn(krate, &request, hook, &cx));
     let internal = is_internal(expansion, &value);
-    let schema = schema(expansion);
     let deprecated = allow_deprecated(machine);
     quote! {
         #deprecated
@@ -406,7 +423,7 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
             type Query = #query_ty;
             type ServerRequest = #request;
 
-            const SCHEMA: #krate::Schema = #schema;
+            const SCHEMA: #krate::Schema = Self::SCHEMA;
 
             fn apply(
                 &mut self,
@@ -414,9 +431,9 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
                 #value: #command,
             ) -> ::core::result::Result<#krate::Response, #krate::EncodeError> {
                 // A pattern takes an alias, and no qualified path.
-                type __Commands = <#command as #krate::__private::Mirrored>::Mirror;
+                type __Commands = <#command as #at_command::__private::Mirrored>::Mirror;
                 let _ = &#cx;
-                match #krate::__private::Mirrored::into_mirror(#value) {
+                match <#command as #at_command::__private::Mirrored>::into_mirror(#value) {
                     #(#arms)*
                     // Without a handler the checks above have spoken already.
                     _ => #krate::__private::no_handler(),
@@ -440,22 +457,28 @@ pub(super) fn allow_deprecated(machine: &Machine<'_>) -> Option<TokenStream> {
     any.then(|| quote!(#[allow(deprecated)]))
 }
 
-fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, cx: &Ident) -> TokenStream {
+fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, cx: &Ident) -> TokenStream {
     let krate = &expansion.krate;
     let (cfgs, variant) = (&handler.cfgs, &handler.variant);
     let name = &handler.method.sig.ident;
-    let fields = format_ident!("__fields", span = Span::mixed_site());
+    // One argument is the place of its own mistake; of several, the handler's name is.
+    let place = match handler.params.as_slice() {
+        [only] => only.ty.span(),
+        _ => name.span(),
+    };
+    let fields = format_ident!("__fields", span = Span::mixed_site().located_at(place));
     let locals: Vec<Ident> = (0..handler.params.len())
         .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
         .collect();
-    let types = tuple(handler.params.iter(), name.span());
-    let given = quote_spanned!(name.span()=> #krate::__private::Gives::<#types>::give(#fields));
+    let types = tuple(handler.params.iter(), place);
+    let at_place = placed(krate, place);
+    let given = quote_spanned!(place=> #at_place::__private::Gives::<#types>::give(#fields));
     let context = handler.context.map(|ty| {
-        let cx = Ident::new(&cx.to_string(), Span::mixed_site().located_at(ty.span()));
-        quote!(#cx,)
+        let krate = placed(krate, ty.span());
+        quote_spanned!(ty.span()=> <#request as #krate::__private::Sends<_>>::context(#cx),)
     });
     let reply_ty = reply(handler.method);
-    let answer = quote_spanned!(reply_span(handler.method)=> <#reply_ty as #krate::Reply>::into_response);
+    let answer = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "into_response");
     quote! {
         #(#cfgs)*
         __Commands::#variant(#fields) => {
@@ -465,12 +488,43 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, cx: &Ident) -> TokenStr
     }
 }
 
-/// Where a message about a method's answer belongs.
-pub(super) fn reply_span(method: &Method) -> Span {
-    match &method.sig.output {
-        ReturnType::Default => method.sig.ident.span(),
-        ReturnType::Type(_, ty) => ty.span(),
-    }
+/// The first and the last token of a method's reply: where messages about its answer begin and end.
+pub(super) fn reply_place(method: &Method) -> (Span, Span) {
+    let tokens: Vec<TokenTree> = match &method.sig.output {
+        ReturnType::Default => method.sig.ident.to_token_stream().into_iter().collect(),
+        ReturnType::Type(_, ty) => ty.to_token_stream().into_iter().collect(),
+    };
+    let begin = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_open(),
+        other => other.span(),
+    };
+    let end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_close(),
+        other => other.span(),
+    };
+    let here = Span::call_site();
+    (
+        tokens.first().map_or(here, begin),
+        tokens.last().map_or(here, end),
+    )
+}
+
+/// `<reply as role>::item`, shown at the user's reply from its first token to its last. Every use of a reply is
+/// written this way: the compiler says the same thing about the same place only once.
+pub(super) fn of_reply(
+    krate: &Path,
+    method: &Method,
+    reply: &impl ToTokens,
+    role: &TokenStream,
+    item: &str,
+) -> TokenStream {
+    let (first, last) = reply_place(method);
+    let krate = placed(krate, last);
+    let role = placed(role, last);
+    let item = Ident::new(item, last);
+    let open = quote_spanned!(first=> <);
+    let rest = quote_spanned!(last=> as #krate::#role>::#item);
+    quote!(#open #reply #rest)
 }
 
 fn query_arm(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
@@ -486,8 +540,13 @@ fn query_arm(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
         .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
         .collect();
     let reply_ty = reply(query.method);
-    let answer =
-        quote_spanned!(reply_span(query.method)=> <#reply_ty as #krate::__private::QueryReply>::encode);
+    let answer = of_reply(
+        krate,
+        query.method,
+        &reply_ty,
+        &quote!(__private::QueryReply),
+        "encode",
+    );
     quote! {
         #(#cfgs)*
         #enumeration::#variant { #(#fields: #locals),* } => #answer(&Self::#name(self, #(#locals),*)),
@@ -527,13 +586,14 @@ fn is_internal(expansion: &Expansion<'_>, value: &Ident) -> TokenStream {
     let body = if internal.is_empty() {
         quote!(let _ = #value; false)
     } else {
+        let variants = variants(expansion);
         let names = internal.iter().map(|handler| {
             let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
             quote!(#(#cfgs)* #name)
         });
         quote! {
-            const __INTERNAL: [::core::primitive::bool; <#command as #krate::Command>::VARIANTS.len()] =
-                #krate::__private::among(<#command as #krate::Command>::VARIANTS, &[#(#names),*]);
+            const __INTERNAL: [::core::primitive::bool; #variants.len()] =
+                #krate::__private::among(#variants, &[#(#names),*]);
             #krate::__private::is_among(&__INTERNAL, #krate::Command::variant(#value))
         }
     };
@@ -546,18 +606,17 @@ fn is_internal(expansion: &Expansion<'_>, value: &Ident) -> TokenStream {
 fn schema(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion {
         krate,
-        command,
         names,
         machine,
+        ..
     } = expansion;
     let name = &names.machine;
-    let variants = quote!(<#command as #krate::Command>::VARIANTS);
-    let state = quote!(<Self as #krate::State>::FIELDS);
-    let highest = quote!(#krate::schema::highest_since(#variants, #state));
-    let version = match &machine.args.version {
-        Some(version) => quote!(#krate::__private::at_least(#version, #highest)),
-        None => highest,
-    };
+    let variants = variants(expansion);
+    let state = quote!(#krate::__private::StateOf::<Self>::FIELDS);
+    let version = machine.args.version.as_ref().map_or_else(
+        || quote!(#krate::schema::highest_since(#variants, #state)),
+        ToTokens::to_token_stream,
+    );
     let handlers = machine.handlers.iter().map(|handler| {
         let (cfgs, name, internal) = (&handler.cfgs, text_of(&handler.variant), handler.internal);
         let reply = return_text(&handler.method.sig.output);
@@ -589,20 +648,34 @@ fn schema(expansion: &Expansion<'_>) -> TokenStream {
             queries: &[#(#queries),*],
             server_request: #request,
             state: #state,
-            dropped: <Self as #krate::State>::DROPPED,
+            dropped: #krate::__private::StateOf::<Self>::DROPPED,
         }
     }
 }
 
-/// The schema again, for whoever has not imported the trait.
+/// The table of the commands. A type that is no enum of commands has an empty one: that it is none is said
+/// once, where the machine names its command.
+fn variants(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, .. } = expansion;
+    quote!({
+        use #krate::__private::NoCommand as _;
+        #krate::__private::CommandOf::<#command>::VARIANTS
+    })
+}
+
+/// The schema, without a trait to import. The trait's constant is this one.
 fn schema_const(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, machine, .. } = expansion;
     let self_ty = &machine.block.self_ty;
     let (impl_generics, _, where_clause) = machine.block.generics.split_for_impl();
+    let schema = schema(expansion);
     quote! {
         impl #impl_generics #self_ty #where_clause {
             /// The machine's shape: its commands in wire order, their replies, its queries and its state.
-            pub const SCHEMA: #krate::Schema = <Self as #krate::StateMachine>::SCHEMA;
+            pub const SCHEMA: #krate::Schema = {
+                use #krate::__private::NoState as _;
+                #schema
+            };
         }
     }
 }

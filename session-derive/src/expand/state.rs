@@ -1,6 +1,6 @@
 //! `derive(State)`: each field is a key of the snapshot.
 
-use super::{input, mentions, text_of};
+use super::{input, mentions, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
 use crate::parse::{default_crate, reason, since_of};
@@ -236,7 +236,7 @@ fn row(krate: &Path, field: &StateField<'_>) -> TokenStream {
 
 /// The role in which the field is stored. The same words are used for saving and for loading, so that a type
 /// that does not fit is one error: the compiler says the same thing about the same place only once.
-fn role(krate: &Path, field: &StateField<'_>) -> TokenStream {
+fn role(krate: &impl ToTokens, field: &StateField<'_>) -> TokenStream {
     let role = match (field.per_entry, field.shared) {
         (false, false) => "PlainField",
         (false, true) => "SharedField",
@@ -247,6 +247,7 @@ fn role(krate: &Path, field: &StateField<'_>) -> TokenStream {
     let ty = &field.field.ty;
     let role = Ident::new(role, ty.span());
     let by = Ident::new(by, ty.span());
+    let krate = placed(krate, ty.span());
     quote_spanned!(ty.span()=> <#ty as #krate::__private::#role<#krate::__private::#by>>)
 }
 
@@ -254,6 +255,7 @@ fn save(krate: &Path, field: &StateField<'_>, out: &Ident) -> TokenStream {
     let member = field.name;
     let name = text_of(member);
     let ty = &field.field.ty;
+    let krate = &placed(krate, ty.span());
     let role = role(krate, field);
     let save = quote_spanned!(ty.span()=> #role::save(&self.#member, #name, #out)?;);
     if field.since.is_some() {
@@ -269,6 +271,7 @@ fn load(krate: &Path, field: &StateField<'_>, from: &Ident) -> TokenStream {
     let member = field.name;
     let name = text_of(member);
     let ty = &field.field.ty;
+    let krate = &placed(krate, ty.span());
     let role = role(krate, field);
     let load = quote_spanned!(ty.span()=> #role::load(#name, #from)?);
     if field.since.is_some() || field.default {

@@ -45,6 +45,9 @@ impl Text {
 
     /// A variant's name as its handler is called: `OpenAccount` is `open_account`.
     const fn push_handler(mut self, variant: &str) -> Self {
+        if contains(&KEYWORDS, variant) {
+            self = self.push("r#");
+        }
         let bytes = variant.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
@@ -61,6 +64,14 @@ impl Text {
         self
     }
 }
+
+/// Variants whose handlers are named by a raw identifier, because their names are keywords.
+const KEYWORDS: [&str; 48] = [
+    "Abstract", "As", "Async", "Await", "Become", "Box", "Break", "Const", "Continue", "Do", "Dyn", "Else",
+    "Enum", "Extern", "False", "Final", "Fn", "For", "Gen", "If", "Impl", "In", "Let", "Loop", "Macro",
+    "Match", "Mod", "Move", "Mut", "Override", "Priv", "Pub", "Ref", "Return", "Static", "Struct", "Trait",
+    "True", "Try", "Type", "Typeof", "Unsafe", "Unsized", "Use", "Virtual", "Where", "While", "Yield",
+];
 
 const fn equal(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
@@ -239,12 +250,6 @@ pub const fn check_version(version: u32, highest: u32) {
         version >= highest,
         "the machine's `version` is below the highest `#[since = N]` in it; raise it, or leave it out"
     );
-}
-
-/// The same, giving the version back.
-pub const fn at_least(version: u32, highest: u32) -> u32 {
-    check_version(version, highest);
-    version
 }
 
 /// Which of the variants are among `names`.
