@@ -15,6 +15,10 @@ use crate::{
 };
 use bytes::Bytes;
 use std::fmt;
+use std::pin::Pin;
+
+/// What a method of a typed client returns: the machine's answer, when it has come.
+pub type Answer<'a, T, E = Never> = Pin<Box<dyn Future<Output = Result<T, ClientError<E>>> + Send + 'a>>;
 
 /// How a typed client reaches its machine: a session of a cluster, an embedded machine, or a test.
 ///

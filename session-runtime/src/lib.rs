@@ -151,8 +151,11 @@
     )
 )]
 
+#[doc(hidden)]
+pub mod __private;
 mod action;
 pub mod admission;
+#[cfg(feature = "client")]
 pub mod client;
 pub mod codec;
 mod context;
@@ -189,6 +192,7 @@ pub use machine::{Command, Query, StateMachine};
 pub use rand_core;
 pub use retry::{RetryDriver, RetryPolicy};
 pub use schema::Schema;
+pub use session_derive::{Deterministic, Rejection, State, state_machine};
 pub use session_machine::{SessionKey, SessionStateMachine};
 pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};

@@ -56,6 +56,11 @@ pub trait StateMachine: State {
 
 /// An enum of commands. Its wire form is the variant's position and the fields, so variants are only ever
 /// appended.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no enum of commands",
+    label = "not a `#[state_machine]` enum",
+    note = "write `#[state_machine]` on the enum that `command = ...` names"
+)]
 pub trait Command: Wire {
     /// The variants, in wire order.
     const VARIANTS: &'static [Variant];

@@ -34,6 +34,11 @@ use std::fmt;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the state of a machine",
+    label = "not a `State`",
+    note = "write `#[derive(State)]` on the struct"
+)]
 pub trait State: Sized {
     /// The fields.
     const FIELDS: &'static [StateField];

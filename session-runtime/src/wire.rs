@@ -29,7 +29,8 @@ use std::sync::Arc;
 pub trait Deterministic {}
 
 macro_rules! deterministic {
-    ($($type:ty),* $(,)?) => {$( impl Deterministic for $type {} )*};
+    // Left out of the compiler's lists of other types: they are too many to help.
+    ($($type:ty),* $(,)?) => {$( #[diagnostic::do_not_recommend] impl Deterministic for $type {} )*};
 }
 
 deterministic!(
@@ -92,6 +93,7 @@ impl<T: ?Sized> Deterministic for PhantomData<T> {}
 
 macro_rules! deterministic_tuples {
     ($($name:ident)+) => {
+        #[diagnostic::do_not_recommend]
         impl<$($name: Deterministic),+> Deterministic for ($($name,)+) {}
         deterministic_tuples!(@shorter $($name)+);
     };
@@ -105,10 +107,11 @@ deterministic_tuples!(A B C D E F G H I J K L M N O P);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel in a log, an answer or a server request",
     label = "not `Serialize + DeserializeOwned + Deterministic`",
-    note = "derive `serde::Serialize`, `serde::Deserialize` and `Deterministic` on it"
+    note = "an own type derives `serde::Serialize`, `serde::Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, `Timestamp` for clocks"
 )]
 pub trait Wire: Serialize + DeserializeOwned + Deterministic {}
 
+#[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Deterministic> Wire for T {}
 
 /// The reason with which a handler may refuse: part of the answer, cached and replayed like any other.
@@ -126,7 +129,8 @@ pub trait Rejection: Wire {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler's answer",
     label = "neither a wire value nor a `Result` of one and a `Rejection`",
-    note = "an answer derives `Serialize`, `Deserialize` and `Deterministic`; an error in a `Result` derives `Rejection` too"
+    note = "an answer is stored and sent, and must be the same on every replica: an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `u64` for `usize`, `Timestamp` for clocks",
+    note = "a handler must not fail: the error of a `Result` is a reason to refuse, an own type that derives `Rejection` too, never a `String`, an `io::Error` or a `Box<dyn Error>`"
 )]
 pub trait Reply {
     /// What an accepted command is answered with.
@@ -138,6 +142,7 @@ pub trait Reply {
     fn into_response(self) -> Result<Response, EncodeError>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Wire> Reply for T {
     type Accepted = T;
     type Rejected = Never;
@@ -147,6 +152,7 @@ impl<T: Wire> Reply for T {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Wire, E: Rejection> Reply for Result<T, E> {
     type Accepted = T;
     type Rejected = E;

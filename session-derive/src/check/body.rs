@@ -1,0 +1,288 @@
+//! What a handler's body may not do: panic, or differ between replicas. It reads tokens, so it sees neither into
+//! called functions nor into macros it does not know.
+
+use crate::errors::Errors;
+use crate::model::Marks;
+use crate::parse::Method;
+use crate::words;
+use proc_macro2::{Span, TokenStream};
+use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{BinOp, Expr, ExprLit, Ident, Lit, Macro, Pat, Path, Token, UseTree};
+
+/// Checks one method, as far as its attributes have not lifted the rules.
+pub(crate) fn check_body(method: &Method, marks: &Marks, errors: &Errors) {
+    let body = TokenStream::from(proc_macro2::TokenTree::Group(method.body.clone()));
+    // A body that does not parse is half-typed: rustc says so.
+    if let Ok(block) = syn::parse2::<syn::Block>(body) {
+        let mut rules = Rules {
+            errors,
+            infallible: marks.infallible.is_none(),
+            deterministic: marks.deterministic.is_none(),
+        };
+        rules.visit_block(&block);
+    }
+}
+
+struct Rules<'a> {
+    errors: &'a Errors,
+    infallible: bool,
+    deterministic: bool,
+}
+
+const PANICKING: [(&str, &str); 4] = [
+    ("panic", "refuse with a `Rejection`"),
+    ("todo", "write it, or refuse with a `Rejection`"),
+    ("unimplemented", "write it, or refuse with a `Rejection`"),
+    ("unreachable", "refuse with a `Rejection`, or make it a match that needs no such arm"),
+];
+const ASSERTING: [&str; 6] =
+    ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
+const UNWRAPPING: [&str; 4] = ["unwrap", "expect", "unwrap_err", "expect_err"];
+/// Macros whose arguments are expressions.
+const READ_INTO: [&str; 12] = [
+    "vec",
+    "format",
+    "format_args",
+    "matches",
+    "write",
+    "writeln",
+    "print",
+    "println",
+    "eprint",
+    "eprintln",
+    "dbg",
+    "concat",
+];
+/// Modules of `std` that reach outside the replicated state.
+const OUTSIDE: [&str; 6] = ["env", "fs", "io", "net", "process", "thread"];
+/// Plain data in `std::net`.
+const ADDRESSES: [&str; 7] =
+    ["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6", "AddrParseError"];
+/// Functions of those modules, by the names under which they are called after an import.
+const OUTSIDE_CALLS: [(&str, &[&str]); 4] = [
+    ("env", &["var", "var_os", "vars", "args", "current_dir", "temp_dir"]),
+    ("fs", &["read", "read_to_string", "write", "remove_file", "create_dir", "create_dir_all", "metadata"]),
+    ("process", &["id", "exit", "abort"]),
+    ("thread", &["sleep", "spawn", "current", "park", "yield_now"]),
+];
+/// Names that stand for a source of random numbers wherever they appear.
+const RANDOM: [&str; 9] = [
+    "thread_rng",
+    "OsRng",
+    "ThreadRng",
+    "SysRng",
+    "RandomState",
+    "from_os_rng",
+    "from_entropy",
+    "getrandom",
+    "fastrand",
+];
+const USE_STATE: &str = "take it as a field of the command, or keep it in the state";
+const USE_RNG: &str = "draw from `cx.rng()`, which gives the same on every replica";
+const USE_NOW: &str = "use `cx.now()`, the log's time";
+const USE_BTREE: &str = "its order is another in every process: use `BTreeMap` or `BTreeSet`";
+
+impl Rules<'_> {
+    fn panics(&self, span: Span, what: &str, instead: &str) {
+        if self.infallible {
+            self.errors.at(span, words::may_panic(what, instead));
+        }
+    }
+
+    fn differs(&self, span: Span, what: &str, instead: &str) {
+        if self.deterministic {
+            self.errors.at(span, words::may_differ(what, instead));
+        }
+    }
+
+    /// A path, wherever it stands, by its segments. At most one mistake a path.
+    fn path(&self, segments: &[&Ident]) {
+        let names: Vec<String> = segments.iter().map(ToString::to_string).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let Some((last, span)) = names.last().zip(segments.last().map(Spanned::span)) else {
+            return;
+        };
+        if let Some(position) = names.iter().position(|name| RANDOM.contains(name)) {
+            let what = format!("the random source `{}`", names[position]);
+            self.differs(segments[position].span(), &what, USE_RNG);
+            return;
+        }
+        if let Some(position) = names.iter().position(|name| matches!(*name, "HashMap" | "HashSet")) {
+            self.differs(segments[position].span(), &format!("`{}`", names[position]), USE_BTREE);
+            return;
+        }
+        if let ["std", module, rest @ ..] = names.as_slice()
+            && OUTSIDE.contains(module)
+            && !rest.iter().any(|name| ADDRESSES.contains(name))
+        {
+            let what = format!("what `std::{module}` gives");
+            self.differs(segments[1].span(), &what, USE_STATE);
+            return;
+        }
+        let owner = names.len().checked_sub(2).map(|position| names[position]);
+        match (owner, *last) {
+            (Some(clock @ ("SystemTime" | "Instant")), "now") => {
+                self.differs(span, &format!("`{clock}::now`"), USE_NOW);
+            }
+            (Some("rand"), "random" | "rng" | "random_range" | "random_bool")
+            | (Some("Uuid"), "new_v4" | "now_v7" | "now_v1" | "now_v6") => {
+                self.differs(span, &format!("the random source `{last}`"), USE_RNG);
+            }
+            (Some(owner), call)
+                if OUTSIDE_CALLS.iter().any(|(module, calls)| *module == owner && calls.contains(&call)) =>
+            {
+                self.differs(span, &format!("`{owner}::{call}`"), USE_STATE);
+            }
+            (Some("Option" | "Result"), call) if UNWRAPPING.contains(&call) => {
+                self.panics(span, &format!("`{call}`"), "match, or use `?` with a `Rejection`");
+            }
+            _ => {}
+        }
+    }
+
+    fn use_tree(&self, tree: &UseTree, before: &mut Vec<Ident>) {
+        match tree {
+            UseTree::Path(path) => {
+                before.push(path.ident.clone());
+                self.use_tree(&path.tree, before);
+                before.pop();
+            }
+            UseTree::Name(name) => self.used(before, &name.ident),
+            UseTree::Rename(rename) => self.used(before, &rename.ident),
+            UseTree::Glob(_) => self.path(&before.iter().collect::<Vec<_>>()),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.use_tree(tree, before)),
+        }
+    }
+
+    fn used(&self, before: &[Ident], last: &Ident) {
+        let segments: Vec<&Ident> = before.iter().chain([last]).collect();
+        self.path(&segments);
+    }
+
+    fn division(&self, op: &BinOp, right: &Expr) {
+        let sign = match op {
+            BinOp::Div(_) | BinOp::DivAssign(_) => "/",
+            BinOp::Rem(_) | BinOp::RemAssign(_) => "%",
+            _ => return,
+        };
+        if !is_nonzero_literal(right) {
+            let name = if sign == "/" { "div" } else { "rem" };
+            let instead = format!("use `checked_{name}`, or divide by a literal that is not zero");
+            self.panics(op.span(), &format!("`{sign}` by what may be zero"), &instead);
+        }
+    }
+
+    /// The arguments of a macro that are expressions, as far as they parse.
+    fn arguments(&mut self, name: &str, tokens: &TokenStream) {
+        let all = |input: ParseStream<'_>| Punctuated::<Expr, Token![,]>::parse_terminated(input);
+        let repeat = |input: ParseStream<'_>| {
+            let element: Expr = input.parse()?;
+            input.parse::<Token![;]>()?;
+            Ok((element, input.parse::<Expr>()?))
+        };
+        let pattern = |input: ParseStream<'_>| {
+            let value: Expr = input.parse()?;
+            input.parse::<Token![,]>()?;
+            let pattern = Pat::parse_multi_with_leading_vert(input)?;
+            let guard = match input.parse::<Option<Token![if]>>()? {
+                Some(_) => Some(input.parse::<Expr>()?),
+                None => None,
+            };
+            input.parse::<Option<Token![,]>>()?;
+            Ok((value, pattern, guard))
+        };
+        if name == "matches" {
+            if let Ok((value, pattern, guard)) = pattern.parse2(tokens.clone()) {
+                self.visit_expr(&value);
+                self.visit_pat(&pattern);
+                if let Some(guard) = guard {
+                    self.visit_expr(&guard);
+                }
+            }
+        } else if let Ok(arguments) = all.parse2(tokens.clone()) {
+            arguments.iter().for_each(|argument| self.visit_expr(argument));
+        } else if let Ok((element, count)) = repeat.parse2(tokens.clone()) {
+            self.visit_expr(&element);
+            self.visit_expr(&count);
+        }
+    }
+}
+
+fn is_nonzero_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_digits() != "0",
+        Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => true,
+        Expr::Paren(paren) => is_nonzero_literal(&paren.expr),
+        Expr::Group(group) => is_nonzero_literal(&group.expr),
+        _ => false,
+    }
+}
+
+impl<'ast> Visit<'ast> for Rules<'_> {
+    fn visit_macro(&mut self, mac: &'ast Macro) {
+        let Some(name) = mac.path.segments.last().map(|segment| segment.ident.to_string()) else {
+            return;
+        };
+        if let Some((_, instead)) = PANICKING.iter().find(|(panicking, _)| *panicking == name) {
+            self.panics(mac.path.span(), &format!("`{name}!`"), instead);
+        } else if ASSERTING.contains(&name.as_str()) {
+            self.panics(mac.path.span(), &format!("`{name}!`"), "check it and refuse with a `Rejection`");
+        } else if READ_INTO.contains(&name.as_str()) {
+            self.arguments(&name, &mac.tokens);
+        }
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let name = call.method.to_string();
+        if UNWRAPPING.contains(&name.as_str()) {
+            let instead = "match, or use `?` with a `Rejection`";
+            self.panics(call.method.span(), &format!("`.{name}()`"), instead);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_index(&mut self, index: &'ast syn::ExprIndex) {
+        self.panics(index.bracket_token.span.join(), "`[index]`", "use `.get(..)`");
+        visit::visit_expr_index(self, index);
+    }
+
+    fn visit_expr_binary(&mut self, binary: &'ast syn::ExprBinary) {
+        self.division(&binary.op, &binary.right);
+        visit::visit_expr_binary(self, binary);
+    }
+
+    fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
+        self.differs(block.async_token.span, "what an `async` block does, and when,", USE_STATE);
+        visit::visit_expr_async(self, block);
+    }
+
+    fn visit_expr_closure(&mut self, closure: &'ast syn::ExprClosure) {
+        if let Some(token) = &closure.asyncness {
+            self.differs(token.span, "what an `async` closure does, and when,", USE_STATE);
+        }
+        visit::visit_expr_closure(self, closure);
+    }
+
+    fn visit_expr_await(&mut self, wait: &'ast syn::ExprAwait) {
+        self.differs(wait.await_token.span, "what `.await` waits for", USE_STATE);
+        visit::visit_expr_await(self, wait);
+    }
+
+    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
+        self.differs(block.unsafe_token.span, "what an `unsafe` block does", "write it in safe Rust");
+        visit::visit_expr_unsafe(self, block);
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        let segments: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
+        self.path(&segments);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.use_tree(&item.tree, &mut Vec::new());
+    }
+}

@@ -1,0 +1,100 @@
+//! serde attributes whose bytes cannot be read back.
+
+use crate::errors::Errors;
+use crate::words;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Data, DeriveInput, ItemEnum, Meta, Token};
+
+const REFUSED: [&str; 5] = ["flatten", "untagged", "tag", "content", "skip_serializing_if"];
+
+/// Checks the attributes of a type, its variants and its fields.
+pub(crate) fn check_serde(input: &DeriveInput, errors: &Errors) {
+    attributes(&input.attrs, errors);
+    let fields: Vec<&syn::Fields> = match &input.data {
+        Data::Struct(data) => vec![&data.fields],
+        Data::Enum(data) => {
+            for variant in &data.variants {
+                attributes(&variant.attrs, errors);
+            }
+            data.variants.iter().map(|variant| &variant.fields).collect()
+        }
+        Data::Union(_) => Vec::new(),
+    };
+    for field in fields.into_iter().flatten() {
+        attributes(&field.attrs, errors);
+    }
+}
+
+/// Checks a command enum, and takes out what is refused: serde would complain about some of it a second time.
+pub(crate) fn without_refused_serde(item: &mut ItemEnum, errors: &Errors) {
+    let on_enum: Vec<Meta> = item.attrs.iter().flat_map(metas).collect();
+    for meta in on_enum.iter().filter(|meta| meta.path().is_ident("crate")) {
+        errors.on(meta.path(), words::SERDE_CRATE);
+    }
+    attributes(&item.attrs, errors);
+    strip(&mut item.attrs);
+    for variant in &mut item.variants {
+        attributes(&variant.attrs, errors);
+        strip(&mut variant.attrs);
+        for field in &mut variant.fields {
+            attributes(&field.attrs, errors);
+            strip(&mut field.attrs);
+        }
+    }
+}
+
+/// Leaves the serde attributes that may stay.
+fn strip(attrs: &mut [Attribute]) {
+    let all: Vec<Meta> = attrs.iter().flat_map(metas).collect();
+    for attr in attrs.iter_mut() {
+        let before = metas(attr);
+        let may_stay = |meta: &&Meta| !meta.path().is_ident("crate") && refusal(meta, &all).is_none();
+        let kept: Vec<&Meta> = before.iter().filter(may_stay).collect();
+        if let (Meta::List(list), true) = (&mut attr.meta, kept.len() < before.len()) {
+            list.tokens = quote!(#(#kept),*);
+        }
+    }
+}
+
+fn attributes(attrs: &[Attribute], errors: &Errors) {
+    let all: Vec<Meta> = attrs.iter().flat_map(metas).collect();
+    for meta in &all {
+        if let Some(message) = refusal(meta, &all) {
+            errors.on(meta.path(), message);
+        }
+    }
+}
+
+/// Why one of these attributes is refused, if it is.
+fn refusal(meta: &Meta, all: &[Meta]) -> Option<String> {
+    let has = |key: &str| all.iter().any(|meta| meta.path().is_ident(key));
+    let key = meta.path().to_token_stream().to_string();
+    let one_sided = match key.as_str() {
+        "skip_serializing" => !has("skip_deserializing"),
+        "skip_deserializing" => !has("skip_serializing"),
+        _ => false,
+    };
+
+    if one_sided {
+        return Some(words::one_sided_skip(&key));
+    }
+    REFUSED.contains(&key.as_str()).then(|| words::serde_attribute(&key))
+}
+
+/// The parts of a `#[serde(...)]`.
+fn metas(attr: &Attribute) -> Vec<Meta> {
+    match &attr.meta {
+        Meta::List(list) if attr.path().is_ident("serde") => parsed(list.tokens.clone()),
+        _ => Vec::new(),
+    }
+}
+
+/// serde itself says what is wrong with an attribute that does not parse.
+fn parsed(tokens: TokenStream) -> Vec<Meta> {
+    let parser = |input: ParseStream<'_>| Punctuated::<Meta, Token![,]>::parse_terminated(input);
+    syn::parse::Parser::parse2(parser, tokens)
+        .map_or_else(|_| Vec::new(), |metas| metas.into_iter().collect())
+}

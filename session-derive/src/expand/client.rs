@@ -1,0 +1,172 @@
+//! The typed client: a method for every handler a client may call, and one for every query.
+
+use super::machine::{Expansion, allow_deprecated, of_reply, owned_type, reply, reply_place, shown};
+use super::{mentions, placed};
+use crate::model::{Handler, Param, Query};
+use crate::parse::Method;
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Attribute, GenericParam, Generics, Ident, Path, parse_quote};
+
+pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, names, machine, .. } = expansion;
+    let call = call_param(expansion);
+    let mut generics = machine.block.generics.clone();
+    generics.params.insert(0, parse_quote!(#call: #krate::client::Call));
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let declared = without_bounds(&generics);
+    let machine_types = machine.block.generics.type_params().map(|param| &param.ident);
+    let (client, vis) = (&names.client, &names.client_vis);
+    let handlers = machine.handlers.iter().filter(|handler| !handler.internal);
+    let commands = handlers.map(|handler| command(expansion, handler));
+    let queries = machine.queries.iter().map(|query| self::query(expansion, query));
+    let deprecated = allow_deprecated(machine);
+    let doc = format!(
+        "The client of `{}`: its commands and queries as methods, over any transport.",
+        names.machine
+    );
+    let client = quote! {
+        #[doc = #doc]
+        #vis struct #client #declared {
+            call: #call,
+            machine: ::core::marker::PhantomData<fn() -> (#(#machine_types,)*)>,
+        }
+
+        #deprecated
+        impl #impl_generics #client #type_generics #where_clause {
+            /// A client over this transport.
+            pub const fn new(call: #call) -> Self {
+                Self { call, machine: ::core::marker::PhantomData }
+            }
+
+            #(#commands)*
+            #(#queries)*
+        }
+    };
+    quote!(#krate::__private::if_client! { #client })
+}
+
+/// The name of the transport's type parameter: one that the machine's signatures do not use.
+fn call_param(expansion: &Expansion<'_>) -> Ident {
+    let block = &expansion.machine.block;
+    let signatures = expansion.machine.methods.iter().map(|(method, _)| method.sig.to_token_stream());
+    let taken: TokenStream = signatures
+        .chain([block.generics.to_token_stream(), block.self_ty.to_token_stream()])
+        .chain([expansion.command.to_token_stream()])
+        .collect();
+    let candidates = ["C", "Call", "Transport"].into_iter().map(str::to_owned);
+    let candidates = candidates.chain((0..).map(|number| format!("C{number}")));
+    let free = candidates.into_iter().find(|name| !mentions(&taken, std::slice::from_ref(name)));
+    format_ident!("{}", free.unwrap_or_else(|| "C".to_owned()), span = Span::call_site())
+}
+
+/// The parameters as a struct declares them when only its impl needs the bounds.
+fn without_bounds(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    generics.where_clause = None;
+    for param in &mut generics.params {
+        if let GenericParam::Type(param) = param {
+            param.colon_token = None;
+            param.bounds.clear();
+        }
+    }
+    generics
+}
+
+fn command(expansion: &Expansion<'_>, handler: &Handler<'_>) -> TokenStream {
+    let Expansion { krate, command, machine, .. } = expansion;
+    let variant = &handler.variant;
+    let params = param_names(&handler.params);
+    let reply = owned_type(&reply(handler.method), machine);
+    let role = quote!(Reply);
+    let accepted = of_reply(krate, handler.method, &reply, &role, "Accepted");
+    let rejected = of_reply(krate, handler.method, &reply, &role, "Rejected");
+    let at_command = placed(krate, command.span());
+    let mirrored = quote_spanned!(command.span()=> <#command as #at_command::__private::Mirrored>);
+    let mirror = quote!(<#mirrored::Mirror>);
+    // That the arguments are the variant's fields is said about the handler; it is not said again here.
+    let body = called(
+        krate,
+        handler.method,
+        "call_command",
+        &quote! {
+            &self.call,
+            #krate::__private::same((#(#params,)*)).map(|fields| #mirrored::encode_mirror(#mirror::#variant(fields))),
+        },
+    );
+    let result = quote!(#accepted, #rejected);
+    let signature = signature(expansion, handler.method, &handler.params, &result);
+    let docs = docs(&handler.cfgs, handler.method);
+    quote!(#docs #signature { #body })
+}
+
+fn query(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
+    let Expansion { krate, machine, names, .. } = expansion;
+    let (variant, enumeration) = (&query.variant, &names.query);
+    let params = param_names(&query.params);
+    let reply = owned_type(&reply(query.method), machine);
+    let body = called(
+        krate,
+        query.method,
+        "call_query",
+        &quote! {
+            &self.call, #enumeration::#variant { #(#params),* }
+        },
+    );
+    let role = quote!(__private::QueryReply);
+    let answer = of_reply(krate, query.method, &reply, &role, "Answer");
+    let result = quote!(#answer);
+    let signature = signature(expansion, query.method, &query.params, &result);
+    let docs = docs(&query.cfgs, query.method);
+    quote!(#docs #signature { #body })
+}
+
+/// A call of the runtime that is shown at the method's reply, like everything that depends on it.
+fn called(krate: &Path, method: &Method, function: &str, arguments: &TokenStream) -> TokenStream {
+    let (first, last) = reply_place(method);
+    let krate = placed(krate, first);
+    let function = Ident::new(function, first);
+    let mut arguments = Group::new(Delimiter::Parenthesis, arguments.clone());
+    arguments.set_span(last);
+    let path = quote_spanned!(first=> #krate::__private::#function);
+    quote!(#path #arguments)
+}
+
+fn docs(cfgs: &[&Attribute], method: &Method) -> TokenStream {
+    let shown = shown(method, &format!("Calls `{}`.", method.sig.ident));
+    quote!(#(#cfgs)* #shown)
+}
+
+/// A method that returns a future that is `Send`, whatever the arguments are: they are encoded before it waits.
+fn signature(
+    expansion: &Expansion<'_>,
+    method: &Method,
+    params: &[Param<'_>],
+    result: &TokenStream,
+) -> TokenStream {
+    // The constructor has this name already.
+    let name = match &method.sig.ident {
+        name if name == "new" => format_ident!("new_", span = name.span()),
+        name => name.clone(),
+    };
+    let names = param_names(params);
+    let types = params.iter().map(|param| owned_type(param.ty, expansion.machine));
+    let (first, last) = reply_place(method);
+    let krate = placed(&expansion.krate, first);
+    let open = quote_spanned!(first=> #krate::client::Answer<'_,);
+    let close = quote_spanned!(last=> >);
+    quote!(pub fn #name(&self, #(#names: #types),*) -> #open #result #close)
+}
+
+/// The names of the parameters; a pattern gets one by its position.
+fn param_names(params: &[Param<'_>]) -> Vec<Ident> {
+    params
+        .iter()
+        .enumerate()
+        .map(|(index, param)| match &param.name {
+            Some(name) => name.clone(),
+            None => format_ident!("argument{index}", span = Span::mixed_site()),
+        })
+        .collect()
+}

@@ -1,0 +1,97 @@
+//! The small derives: `Deterministic` and `Rejection`.
+
+use super::{input, placed};
+use crate::check::check_serde;
+use crate::errors::Errors;
+use crate::parse::{derive_crate, reason};
+use crate::words;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Field, GenericParam, Generics, Path, parse_quote};
+
+pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
+    let item = match input(item) {
+        Ok(item) => item,
+        Err(errors) => return errors,
+    };
+    let errors = Errors::new();
+    let krate = derive_crate(&item.attrs, "deterministic", &errors);
+    check_serde(&item, &errors);
+    let generics = bounded(&item.generics, &krate);
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let probes: TokenStream = fields(&item, "Deterministic", &errors)
+        .into_iter()
+        .filter(|field| reason(&field.attrs, "assume_deterministic", &errors).is_none())
+        .map(|field| {
+            let ty = &field.ty;
+            let krate = placed(&krate, ty.span());
+            quote_spanned!(ty.span()=> #krate::__private::is_deterministic::<#ty>();)
+        })
+        .collect();
+    // The parameters must be in scope of the probes, which only a generic function can give them.
+    let probes = if item.generics.params.is_empty() {
+        quote!(const _: fn() = || { #probes };)
+    } else {
+        quote! {
+            const _: () = {
+                fn __fields #impl_generics() #where_clause { #probes }
+            };
+        }
+    };
+    let ident = &item.ident;
+    let errors = errors.finish();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::Deterministic for #ident #type_generics #where_clause {}
+        #probes
+        #errors
+    }
+}
+
+pub(crate) fn derive_rejection(item: TokenStream) -> TokenStream {
+    let item = match input(item) {
+        Ok(item) => item,
+        Err(errors) => return errors,
+    };
+    let errors = Errors::new();
+    let krate = derive_crate(&item.attrs, "rejection", &errors);
+    fields(&item, "Rejection", &errors);
+    let mut generics = item.generics.clone();
+    if generics.type_params().next().is_some() {
+        let (_, type_generics, _) = item.generics.split_for_impl();
+        let ident = &item.ident;
+        generics.make_where_clause().predicates.push(parse_quote!(#ident #type_generics: #krate::Wire));
+    }
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let ident = &item.ident;
+    let errors = errors.finish();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::Rejection for #ident #type_generics #where_clause {}
+        #errors
+    }
+}
+
+/// Every field of a struct or of all variants of an enum.
+fn fields<'a>(item: &'a DeriveInput, derive: &str, errors: &Errors) -> Vec<&'a Field> {
+    match &item.data {
+        Data::Struct(data) => data.fields.iter().collect(),
+        Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.fields).collect(),
+        Data::Union(data) => {
+            errors.on(&data.union_token, words::no_union(derive));
+            Vec::new()
+        }
+    }
+}
+
+/// The generics, every type parameter `Deterministic`.
+fn bounded(generics: &Generics, krate: &Path) -> Generics {
+    let mut generics = generics.clone();
+    for param in &mut generics.params {
+        if let GenericParam::Type(param) = param {
+            param.bounds.push(parse_quote!(#krate::Deterministic));
+        }
+    }
+    generics
+}

@@ -1,0 +1,598 @@
+//! The impl block of the handlers.
+
+use super::{client, mentions, placed, text_of};
+use crate::check::check_body;
+use crate::errors::Errors;
+use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
+use crate::names::{return_text, type_text};
+use crate::parse::{Args, ImplBlock, Item, Method, Named};
+use crate::words;
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, GenericParam, Generics, Ident, Path, ReturnType, Type, parse_quote};
+
+pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
+    let errors = Errors::new();
+    let args = Args::of_impl(args, &errors);
+    let understood = errors.count() == 0;
+    let block: ImplBlock = match syn::parse2(item.clone()) {
+        Ok(block) => block,
+        Err(error) => {
+            errors.push(error);
+            let errors = errors.finish();
+            return quote!(#item #errors);
+        }
+    };
+    check_block(&block, &errors);
+    let machine = Machine::new(&block, &args, &errors);
+    for (method, marks) in &machine.methods {
+        check_body(method, marks, &errors);
+    }
+    let names = Names::of(&block.self_ty, &args, &errors);
+    let own = own_block(&machine);
+    let generated = match (&args.command, names) {
+        (Some(command), Some(names)) => {
+            generated(&Expansion { krate: args.krate(), command, names, machine: &machine })
+        }
+        (None, ..) => {
+            // A misspelled argument was said already, and may have been this one.
+            if understood {
+                errors.at(Span::call_site(), words::NO_COMMAND);
+            }
+            TokenStream::new()
+        }
+        _ => TokenStream::new(),
+    };
+    let errors = errors.finish();
+    quote!(#own #generated #errors)
+}
+
+/// What every part of the expansion needs.
+pub(super) struct Expansion<'a> {
+    pub(super) krate: Path,
+    pub(super) command: &'a Type,
+    pub(super) names: Names,
+    pub(super) machine: &'a Machine<'a>,
+}
+
+/// The names of what is generated.
+pub(super) struct Names {
+    pub(super) machine: String,
+    pub(super) query: TokenStream,
+    pub(super) query_vis: TokenStream,
+    pub(super) client: Ident,
+    pub(super) client_vis: TokenStream,
+}
+
+impl Names {
+    fn of(self_ty: &Type, args: &Args, errors: &Errors) -> Option<Self> {
+        let base = match self_ty {
+            Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.clone()),
+            _ => None,
+        };
+        let named = |given: Option<&Named>, suffix: &str| match (given, &base) {
+            (Some(named), _) => Some(named.name.clone()),
+            (None, Some(base)) => Some(format_ident!("{}{suffix}", base.unraw(), span = Span::call_site())),
+            (None, None) => None,
+        };
+        let vis = |given: Option<&Named>| {
+            let vis = given.and_then(|named| named.vis.as_ref());
+            vis.map_or_else(|| quote!(pub), ToTokens::to_token_stream)
+        };
+        let (query, client) = (named(args.query.as_ref(), "Query"), named(args.client.as_ref(), "Client"));
+        let (Some(query), Some(client)) = (query, client) else {
+            errors.on(self_ty, words::GENERATED_NAME);
+            return None;
+        };
+        Some(Self {
+            machine: match (&args.name, &base) {
+                (Some(name), _) => name.value(),
+                (None, Some(base)) => text_of(base),
+                (None, None) => type_text(self_ty),
+            },
+            query: query.to_token_stream(),
+            query_vis: vis(args.query.as_ref()),
+            client,
+            client_vis: vis(args.client.as_ref()),
+        })
+    }
+}
+
+fn check_block(block: &ImplBlock, errors: &Errors) {
+    if let Some(path) = &block.for_trait {
+        errors.on(path, words::TRAIT_IMPL);
+    }
+    if let Some(token) = &block.unsafety {
+        errors.on(token, words::UNSAFE_IMPL);
+    }
+    for attr in &block.attrs {
+        for name in ["assume_infallible", "assume_deterministic"] {
+            if attr.path().is_ident(name) {
+                errors.on(attr, words::lifts_one(name));
+            }
+        }
+    }
+}
+
+/// The user's block, our attributes taken out and the lints that fit handlers put in. The bodies keep their
+/// spans, so that clippy sees the user's code.
+fn own_block(machine: &Machine<'_>) -> TokenStream {
+    let mut methods = machine.methods.iter();
+    let items: TokenStream = machine
+        .block
+        .items
+        .iter()
+        .map(|item| match item {
+            Item::Other(item) => item.to_token_stream(),
+            Item::Method(_) => {
+                methods.next().map(|(method, marks)| own_method(method, marks)).unwrap_or_default()
+            }
+        })
+        .collect();
+    machine.block.emit(&items)
+}
+
+fn own_method(method: &Method, marks: &Marks) -> TokenStream {
+    let Method { attrs, vis, sig, body } = method;
+    let attrs = attrs.iter().filter(|attr| !is_ours(attr));
+    let vouched = [("Infallible", &marks.infallible), ("Deterministic", &marks.deterministic)];
+    let reasons = vouched.into_iter().filter_map(|(what, why)| {
+        let line = format!("{what} by assumption: {}", why.as_ref()?.value());
+        // A paragraph of its own, behind whatever the user wrote.
+        Some(quote!(#[doc = ""] #[doc = #line]))
+    });
+    // First, so that the user's own levels on the method have the last word. `deny`, because nothing weaker
+    // may stand below a user's `forbid`.
+    let lints = marks.infallible.is_none().then(|| {
+        quote! {
+            #[deny(
+                clippy::arithmetic_side_effects,
+                clippy::indexing_slicing,
+                clippy::unwrap_used,
+                clippy::expect_used,
+                clippy::panic
+            )]
+        }
+    });
+    quote! {
+        #lints
+        #(#attrs)*
+        #(#reasons)*
+        #vis #sig #body
+    }
+}
+
+fn is_ours(attr: &Attribute) -> bool {
+    if attr.path().is_ident("cfg_attr") {
+        return hides_marker(attr).is_some();
+    }
+    attr.path().get_ident().is_some_and(|name| {
+        let name = name.to_string();
+        MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
+    })
+}
+
+fn generated(expansion: &Expansion<'_>) -> TokenStream {
+    let parts = [
+        query_enum(expansion),
+        checks(expansion),
+        implementation(expansion),
+        schema_const(expansion),
+        client::client(expansion),
+    ];
+    parts.into_iter().collect()
+}
+
+/// The enum of the queries, one struct variant each; `Never` where there is none.
+fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, names, machine, .. } = expansion;
+    if machine.queries.is_empty() {
+        return TokenStream::new();
+    }
+    let Names { query, query_vis, .. } = names;
+    let generics = query_generics(machine);
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let serde = quote!(#krate::__private::serde);
+    let serde_path = serde.to_string();
+    let variants = machine.queries.iter().map(|query| {
+        let (cfgs, name) = (&query.cfgs, &query.variant);
+        let docs = shown(query.method, &format!("Asks `{}`.", query.method.sig.ident));
+        let fields = query.params.iter().map(|param| {
+            let (name, ty) = (&param.name, owned_type(param.ty, machine));
+            let doc = format!("The argument `{}`.", param.name.as_ref().map(text_of).unwrap_or_default());
+            quote!(#[doc = #doc] #name: #ty,)
+        });
+        quote!(#(#cfgs)* #docs #name { #(#fields)* },)
+    });
+    let doc = format!("What clients may read of `{}`.", names.machine);
+    quote! {
+        #[doc = #doc]
+        #[derive(#serde::Serialize, #serde::Deserialize)]
+        #[serde(crate = #serde_path)]
+        #query_vis enum #query #generics #where_clause { #(#variants)* }
+
+        #[automatically_derived]
+        impl #impl_generics #krate::Query for #query #type_generics #where_clause {}
+    }
+}
+
+/// The parameters of the machine that its queries' arguments name.
+fn query_generics(machine: &Machine<'_>) -> Generics {
+    let mut generics = machine.block.generics.clone();
+    let params: Vec<GenericParam> = generics.params.iter().cloned().collect();
+    let name = |param: &GenericParam| match param {
+        GenericParam::Type(param) => param.ident.to_string(),
+        GenericParam::Const(param) => param.ident.to_string(),
+        GenericParam::Lifetime(param) => param.lifetime.ident.to_string(),
+    };
+    let (used, unused): (Vec<_>, Vec<_>) = params.into_iter().partition(|param| {
+        let types = machine.queries.iter().flat_map(|query| &query.params);
+        types.map(|param| param.ty).any(|ty| mentions(ty, &[name(param)]))
+    });
+    let unused: Vec<String> = unused.iter().map(name).collect();
+    if used.is_empty() {
+        return Generics::default();
+    }
+    generics.params = used.into_iter().collect();
+    if let Some(clause) = &mut generics.where_clause {
+        let kept = clause.predicates.iter().filter(|predicate| !mentions(predicate, &unused));
+        clause.predicates = kept.cloned().collect();
+    }
+    generics
+}
+
+/// `Self` in a signature means the machine; outside its impl block it must be written out.
+pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStream {
+    fn replaced(tokens: TokenStream, with: &TokenStream) -> TokenStream {
+        use proc_macro2::Group;
+        tokens
+            .into_iter()
+            .flat_map(|token| match token {
+                TokenTree::Ident(ident) if ident == "Self" => with.clone(),
+                TokenTree::Group(group) => {
+                    let mut inner = Group::new(group.delimiter(), replaced(group.stream(), with));
+                    inner.set_span(group.span());
+                    TokenTree::Group(inner).into()
+                }
+                other => other.into(),
+            })
+            .collect()
+    }
+    replaced(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
+}
+
+/// Docs and deprecation of a method, for what is generated after it.
+pub(super) fn shown(method: &Method, otherwise: &str) -> TokenStream {
+    let forwarded: Vec<&Attribute> = method
+        .attrs
+        .iter()
+        .filter(|attr| attr.path().is_ident("doc") || attr.path().is_ident("deprecated"))
+        .collect();
+    let has_docs = forwarded.iter().any(|attr| attr.path().is_ident("doc"));
+    let otherwise = (!has_docs).then(|| quote!(#[doc = #otherwise]));
+    quote!(#otherwise #(#forwarded)*)
+}
+
+/// The types a method's parameters have, as one tuple.
+pub(super) fn tuple<'a>(params: impl Iterator<Item = &'a Param<'a>>, span: Span) -> TokenStream {
+    let types = params.map(|param| param.ty);
+    quote_spanned!(span=> (#(#types,)*))
+}
+
+/// The type a method returns.
+pub(super) fn reply(method: &Method) -> Type {
+    match &method.sig.output {
+        ReturnType::Default => parse_quote!(()),
+        ReturnType::Type(_, ty) => (**ty).clone(),
+    }
+}
+
+/// What the compiler checks over the table of the variants, with better words than a match would give.
+fn checks(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, machine, .. } = expansion;
+    let variants = variants(expansion);
+    let rows = machine.handlers.iter().map(|handler| {
+        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
+        quote!(#(#cfgs)* #name)
+    });
+    let missing = machine.whole.then(|| {
+        let krate = placed(krate, command.span());
+        quote_spanned! {command.span()=>
+            const _: () = #krate::__private::check_all_handled(
+                #krate::__private::missing(#variants, &[#(#rows),*])
+            );
+        }
+    });
+    let with_params = machine.handlers.iter().filter(|handler| !handler.params.is_empty());
+    let names = with_params.map(|handler| {
+        let ident = &handler.method.sig.ident;
+        let krate = placed(krate, ident.span());
+        let (cfgs, handler_name, variant) = (&handler.cfgs, text_of(ident), text_of(&handler.variant));
+        let names = handler.params.iter().map(|param| match &param.name {
+            Some(name) => text_of(name),
+            None => "_".to_owned(),
+        });
+        quote_spanned! {ident.span()=>
+            #(#cfgs)*
+            const _: () = #krate::__private::check_names(
+                #krate::__private::misnamed(#variants, #variant, #handler_name, &[#(#names),*])
+            );
+        }
+    });
+    let version = machine.args.version.as_ref().map(|version| {
+        let krate = placed(krate, version.span());
+        // A generic state has no constants outside its own impl.
+        let fields = if machine.block.generics.params.is_empty() {
+            let self_ty = &machine.block.self_ty;
+            quote!({ use #krate::__private::NoState as _; #krate::__private::StateOf::<#self_ty>::FIELDS })
+        } else {
+            quote!(&[])
+        };
+        quote_spanned! {version.span()=>
+            const _: () = #krate::__private::check_version(
+                #version, #krate::schema::highest_since(#variants, #fields)
+            );
+        }
+    });
+    quote!(#missing #(#names)* #version)
+}
+
+fn implementation(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, names, machine } = expansion;
+    let self_ty = &machine.block.self_ty;
+    let (impl_generics, _, where_clause) = machine.block.generics.split_for_impl();
+    let request = machine.args.server_request.as_ref();
+    let request = request.map_or_else(|| quote!(#krate::Never), ToTokens::to_token_stream);
+    let query_ty = if machine.queries.is_empty() {
+        quote!(#krate::Never)
+    } else {
+        let generics = query_generics(machine);
+        let (_, type_generics, _) = generics.split_for_impl();
+        let query = &names.query;
+        quote!(#query #type_generics)
+    };
+    let at_command = placed(krate, command.span());
+    let cx = format_ident!("__cx", span = Span::mixed_site());
+    let value = format_ident!("__value", span = Span::mixed_site());
+    let arms = machine.handlers.iter().map(|handler| arm(expansion, handler, &request, &cx));
+    let query_body = if machine.queries.is_empty() {
+        quote!(match #value {})
+    } else {
+        let arms = machine.queries.iter().map(|query| query_arm(expansion, query));
+        quote!(match #value { #(#arms)* })
+    };
+    let hooks = machine.hooks.iter().map(|hook| hook_fn(krate, &request, hook, &cx));
+    let internal = is_internal(expansion, &value);
+    let deprecated = allow_deprecated(machine);
+    quote! {
+        #deprecated
+        #[automatically_derived]
+        impl #impl_generics #krate::StateMachine for #self_ty #where_clause {
+            type Command = #command;
+            type Query = #query_ty;
+            type ServerRequest = #request;
+
+            const SCHEMA: #krate::Schema = Self::SCHEMA;
+
+            fn apply(
+                &mut self,
+                #cx: &mut #krate::Context<'_, #request>,
+                #value: #command,
+            ) -> ::core::result::Result<#krate::Response, #krate::EncodeError> {
+                // A pattern takes an alias, and no qualified path.
+                type __Commands = <#command as #at_command::__private::Mirrored>::Mirror;
+                let _ = &#cx;
+                match <#command as #at_command::__private::Mirrored>::into_mirror(#value) {
+                    #(#arms)*
+                    // Without a handler the checks above have spoken already.
+                    _ => #krate::__private::no_handler(),
+                }
+            }
+
+            fn query(&self, #value: #query_ty) -> ::core::result::Result<#krate::Bytes, #krate::EncodeError> {
+                #query_body
+            }
+
+            #internal
+            #(#hooks)*
+        }
+    }
+}
+
+/// The calls below name deprecated methods on behalf of clients that still send their commands.
+pub(super) fn allow_deprecated(machine: &Machine<'_>) -> Option<TokenStream> {
+    let is_deprecated = |method: &Method| method.attrs.iter().any(|attr| attr.path().is_ident("deprecated"));
+    let any = machine.methods.iter().any(|(method, _)| is_deprecated(method));
+    any.then(|| quote!(#[allow(deprecated)]))
+}
+
+fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, cx: &Ident) -> TokenStream {
+    let krate = &expansion.krate;
+    let (cfgs, variant) = (&handler.cfgs, &handler.variant);
+    let name = &handler.method.sig.ident;
+    // One argument is the place of its own mistake; of several, the handler's name is.
+    let place = match handler.params.as_slice() {
+        [only] => only.ty.span(),
+        _ => name.span(),
+    };
+    let fields = format_ident!("__fields", span = Span::mixed_site().located_at(place));
+    let locals: Vec<Ident> = (0..handler.params.len())
+        .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
+        .collect();
+    let types = tuple(handler.params.iter(), place);
+    let at_place = placed(krate, place);
+    let given = quote_spanned!(place=> #at_place::__private::Gives::<#types>::give(#fields));
+    let context = handler.context.map(|ty| {
+        let krate = placed(krate, ty.span());
+        quote_spanned!(ty.span()=> <#request as #krate::__private::Sends<_>>::context(#cx),)
+    });
+    let reply_ty = reply(handler.method);
+    let answer = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "into_response");
+    quote! {
+        #(#cfgs)*
+        __Commands::#variant(#fields) => {
+            let (#(#locals,)*): #types = #given;
+            #answer(Self::#name(self, #context #(#locals),*))
+        }
+    }
+}
+
+/// The first and the last token of a method's reply: where messages about its answer begin and end.
+pub(super) fn reply_place(method: &Method) -> (Span, Span) {
+    let tokens: Vec<TokenTree> = match &method.sig.output {
+        ReturnType::Default => method.sig.ident.to_token_stream().into_iter().collect(),
+        ReturnType::Type(_, ty) => ty.to_token_stream().into_iter().collect(),
+    };
+    let begin = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_open(),
+        other => other.span(),
+    };
+    let end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_close(),
+        other => other.span(),
+    };
+    let here = Span::call_site();
+    (tokens.first().map_or(here, begin), tokens.last().map_or(here, end))
+}
+
+/// `<reply as role>::item`, shown at the user's reply from its first token to its last. Every use of a reply is
+/// written this way: the compiler says the same thing about the same place only once.
+pub(super) fn of_reply(
+    krate: &Path,
+    method: &Method,
+    reply: &impl ToTokens,
+    role: &TokenStream,
+    item: &str,
+) -> TokenStream {
+    let (first, last) = reply_place(method);
+    let krate = placed(krate, last);
+    let role = placed(role, last);
+    let item = Ident::new(item, last);
+    let open = quote_spanned!(first=> <);
+    let rest = quote_spanned!(last=> as #krate::#role>::#item);
+    quote!(#open #reply #rest)
+}
+
+fn query_arm(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
+    let Expansion { krate, names, .. } = expansion;
+    let (cfgs, variant, name) = (&query.cfgs, &query.variant, &query.method.sig.ident);
+    let enumeration = &names.query;
+    let fields: Vec<&Ident> = query.params.iter().filter_map(|param| param.name.as_ref()).collect();
+    let locals: Vec<Ident> = (0..fields.len())
+        .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
+        .collect();
+    let reply_ty = reply(query.method);
+    let answer = of_reply(krate, query.method, &reply_ty, &quote!(__private::QueryReply), "encode");
+    quote! {
+        #(#cfgs)*
+        #enumeration::#variant { #(#fields: #locals),* } => #answer(&Self::#name(self, #(#locals),*)),
+    }
+}
+
+fn hook_fn(krate: &Path, request: &TokenStream, hook: &Hook<'_>, cx: &Ident) -> TokenStream {
+    let (cfgs, method) = (&hook.cfgs, &hook.method.sig.ident);
+    let name = if hook.closes { quote!(session_closed) } else { quote!(session_created) };
+    let context = hook.context.then(|| quote!(#cx));
+    quote! {
+        #(#cfgs)*
+        fn #name(&mut self, #cx: &mut #krate::Context<'_, #request>) {
+            let _ = &#cx;
+            Self::#method(self, #context)
+        }
+    }
+}
+
+/// Which commands are internal, by position: a lookup, not a search by name.
+fn is_internal(expansion: &Expansion<'_>, value: &Ident) -> TokenStream {
+    let Expansion { krate, command, machine, .. } = expansion;
+    let internal: Vec<&Handler<'_>> = machine.handlers.iter().filter(|handler| handler.internal).collect();
+    let body = if internal.is_empty() {
+        quote!(let _ = #value; false)
+    } else {
+        let variants = variants(expansion);
+        let names = internal.iter().map(|handler| {
+            let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
+            quote!(#(#cfgs)* #name)
+        });
+        quote! {
+            const __INTERNAL: [::core::primitive::bool; #variants.len()] =
+                #krate::__private::among(#variants, &[#(#names),*]);
+            #krate::__private::is_among(&__INTERNAL, #krate::Command::variant(#value))
+        }
+    };
+    quote! {
+        #[inline]
+        fn is_internal(#value: &#command) -> ::core::primitive::bool { #body }
+    }
+}
+
+fn schema(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, names, machine, .. } = expansion;
+    let name = &names.machine;
+    let variants = variants(expansion);
+    let state = quote!(#krate::__private::StateOf::<Self>::FIELDS);
+    let version = machine
+        .args
+        .version
+        .as_ref()
+        .map_or_else(|| quote!(#krate::schema::highest_since(#variants, #state)), ToTokens::to_token_stream);
+    let handlers = machine.handlers.iter().map(|handler| {
+        let (cfgs, name, internal) = (&handler.cfgs, text_of(&handler.variant), handler.internal);
+        let reply = return_text(&handler.method.sig.output);
+        quote!(#(#cfgs)* #krate::schema::Handler { command: #name, reply: #reply, internal: #internal })
+    });
+    let queries = machine.queries.iter().map(|query| {
+        let (cfgs, name) = (&query.cfgs, text_of(&query.variant));
+        let reply = return_text(&query.method.sig.output);
+        let fields = query.params.iter().map(|param| {
+            let (name, ty) = (param.name.as_ref().map(text_of), type_text(param.ty));
+            quote!((#name, #ty))
+        });
+        quote! {
+            #(#cfgs)*
+            #krate::schema::QueryShape { name: #name, fields: &[#(#fields),*], reply: #reply }
+        }
+    });
+    let request = machine.args.server_request.as_ref().map_or_else(|| "Never".to_owned(), type_text);
+    quote! {
+        #krate::Schema {
+            name: #name,
+            version: #version,
+            commands: #variants,
+            handlers: &[#(#handlers),*],
+            queries: &[#(#queries),*],
+            server_request: #request,
+            state: #state,
+            dropped: #krate::__private::StateOf::<Self>::DROPPED,
+        }
+    }
+}
+
+/// The table of the commands. A type that is no enum of commands has an empty one: that it is none is said
+/// once, where the machine names its command.
+fn variants(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, .. } = expansion;
+    quote!({
+        use #krate::__private::NoCommand as _;
+        #krate::__private::CommandOf::<#command>::VARIANTS
+    })
+}
+
+/// The schema, without a trait to import. The trait's constant is this one.
+fn schema_const(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, machine, .. } = expansion;
+    let self_ty = &machine.block.self_ty;
+    let (impl_generics, _, where_clause) = machine.block.generics.split_for_impl();
+    let schema = schema(expansion);
+    quote! {
+        impl #impl_generics #self_ty #where_clause {
+            /// The machine's shape: its commands in wire order, their replies, its queries and its state.
+            pub const SCHEMA: #krate::Schema = {
+                use #krate::__private::NoState as _;
+                #schema
+            };
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What the impl block means: which method is a handler, a query or a hook, and what each takes. It borrows the
+//! user's syntax, so that everything said later can point at it.
+
+use crate::errors::Errors;
+use crate::names::{near, variant_of};
+use crate::parse::{Args, ImplBlock, Item, Method, cfgs, reason};
+use crate::words;
+use proc_macro2::TokenTree;
+use quote::format_ident;
+use syn::ext::IdentExt;
+use syn::{
+    Attribute, FnArg, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety, Signature, Type,
+};
+
+/// The attributes of ours on a method.
+pub(crate) const MARKERS: [&str; 6] =
+    ["query", "internal", "session_created", "session_closed", "assume_infallible", "assume_deterministic"];
+
+/// The whole block.
+pub(crate) struct Machine<'a> {
+    pub(crate) block: &'a ImplBlock,
+    pub(crate) args: &'a Args,
+    pub(crate) handlers: Vec<Handler<'a>>,
+    pub(crate) queries: Vec<Query<'a>>,
+    pub(crate) hooks: Vec<Hook<'a>>,
+    /// Every method with what its attributes say, understood or not.
+    pub(crate) methods: Vec<(&'a Method, Marks)>,
+    /// Whether every method was understood. If not, a missing handler is no second mistake.
+    pub(crate) whole: bool,
+}
+
+/// A method that answers a command.
+pub(crate) struct Handler<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) cfgs: Vec<&'a Attribute>,
+    pub(crate) variant: Ident,
+    pub(crate) context: Option<&'a Type>,
+    pub(crate) params: Vec<Param<'a>>,
+    pub(crate) internal: bool,
+}
+
+/// A method that answers a query.
+pub(crate) struct Query<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) cfgs: Vec<&'a Attribute>,
+    pub(crate) variant: Ident,
+    pub(crate) params: Vec<Param<'a>>,
+}
+
+/// A method that runs when a session is opened or closed.
+pub(crate) struct Hook<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) cfgs: Vec<&'a Attribute>,
+    pub(crate) closes: bool,
+    pub(crate) context: bool,
+}
+
+/// A parameter behind the context.
+pub(crate) struct Param<'a> {
+    /// The name, without a leading underscore; a pattern or a bare `_` has none.
+    pub(crate) name: Option<Ident>,
+    pub(crate) ty: &'a Type,
+}
+
+/// What the attributes of ours say about a method.
+pub(crate) struct Marks {
+    pub(crate) query: bool,
+    pub(crate) internal: bool,
+    hook: Option<bool>,
+    pub(crate) infallible: Option<LitStr>,
+    pub(crate) deterministic: Option<LitStr>,
+}
+
+impl<'a> Machine<'a> {
+    pub(crate) fn new(block: &'a ImplBlock, args: &'a Args, errors: &Errors) -> Self {
+        let mut machine = Self {
+            block,
+            args,
+            handlers: Vec::new(),
+            queries: Vec::new(),
+            hooks: Vec::new(),
+            methods: Vec::new(),
+            whole: true,
+        };
+        for item in &block.items {
+            match item {
+                Item::Method(method) => machine.method(method, errors),
+                Item::Other(item) => errors.on(item, words::NOT_A_METHOD),
+            }
+        }
+        machine
+    }
+
+    fn method(&mut self, method: &'a Method, errors: &Errors) {
+        let before = errors.count();
+        let marks = Marks::of(&method.attrs, errors);
+        let context = signature(&method.sig, &marks, errors);
+        let typed = method.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(typed) => Some(typed),
+            FnArg::Receiver(_) => None,
+        });
+        let params: Vec<Param<'a>> = typed.skip(usize::from(context.is_some())).map(Param::new).collect();
+        if marks.hook.is_some() {
+            if let Some(param) = params.first() {
+                errors.on(param.ty, words::HOOK_PARAMETER);
+            }
+            if let ReturnType::Type(_, ty) = &method.sig.output {
+                errors.on(ty, words::HOOK_REPLY);
+            }
+        }
+        if marks.query {
+            for (param, input) in params.iter().zip(method.sig.inputs.iter().skip(1)) {
+                if param.name.is_none() {
+                    errors.on(input, words::QUERY_PATTERN);
+                }
+            }
+        }
+        let cfgs = cfgs(&method.attrs);
+        let alone = |hook: &Hook<'_>| Some(hook.closes) == marks.hook && hook.cfgs.is_empty();
+        if cfgs.is_empty() && self.hooks.iter().any(alone) {
+            let name = if marks.hook == Some(true) { "session_closed" } else { "session_created" };
+            errors.on(&method.sig.ident, words::second_hook(name));
+        }
+        let (hook, query, internal) = (marks.hook, marks.query, marks.internal);
+        self.methods.push((method, marks));
+        if errors.count() > before {
+            self.whole = false;
+            return;
+        }
+        let variant = variant_of(&method.sig.ident);
+        if let Some(closes) = hook {
+            self.hooks.push(Hook { method, cfgs, closes, context: context.is_some() });
+        } else if query {
+            self.queries.push(Query { method, cfgs, variant, params });
+        } else {
+            self.handlers.push(Handler { method, cfgs, variant, context, params, internal });
+        }
+    }
+}
+
+impl<'a> Param<'a> {
+    fn new(param: &'a PatType) -> Self {
+        let name = match &*param.pat {
+            Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
+                Some(without_underscore(&pattern.ident))
+            }
+            _ => None,
+        };
+        Self { name, ty: &param.ty }
+    }
+}
+
+fn without_underscore(name: &Ident) -> Ident {
+    let text = name.unraw().to_string();
+    match text.strip_prefix('_') {
+        Some(rest) if rest.starts_with(|c: char| c.is_alphabetic()) => {
+            // A keyword behind the underscore, as in `_type`, can only have been `r#type`.
+            syn::parse_str::<Ident>(rest).map_or_else(
+                |_| Ident::new_raw(rest, name.span()),
+                |_| format_ident!("{rest}", span = name.span()),
+            )
+        }
+        _ => name.clone(),
+    }
+}
+
+impl Marks {
+    /// Reads the attributes of ours. With `errors`, says what is wrong with them.
+    pub(crate) fn of(attrs: &[Attribute], errors: &Errors) -> Self {
+        let mut roles: Vec<&str> = Vec::new();
+        for attr in attrs {
+            let Some(name) = attr.path().get_ident().map(Ident::to_string) else {
+                continue;
+            };
+            if name == "cfg_attr" {
+                if let Some(marker) = hides_marker(attr) {
+                    errors.on(&marker, words::HIDDEN_MARKER);
+                }
+                continue;
+            }
+            match MARKERS.iter().find(|marker| **marker == name) {
+                Some(marker) if marker.starts_with("assume_") => {}
+                Some(marker) => {
+                    if !matches!(attr.meta, Meta::Path(_)) {
+                        errors.on(attr, words::marker_takes_nothing(marker));
+                    }
+                    match roles.first() {
+                        Some(first) if first == marker => errors.on(attr, words::repeated_attribute(marker)),
+                        Some(first) => errors.on(attr, words::two_roles(first, marker)),
+                        None => roles.push(marker),
+                    }
+                }
+                None => {
+                    if let Some(near) = misspelled(&name) {
+                        errors.on(attr, words::misspelled_marker(&name, near));
+                    }
+                }
+            }
+        }
+        let role = roles.first().copied();
+        Self {
+            query: role == Some("query"),
+            internal: role == Some("internal"),
+            hook: match role {
+                Some("session_created") => Some(false),
+                Some("session_closed") => Some(true),
+                _ => None,
+            },
+            infallible: reason(attrs, "assume_infallible", errors),
+            deterministic: reason(attrs, "assume_deterministic", errors),
+        }
+    }
+}
+
+/// Whether an attribute is a slip of one of ours, and of which.
+pub(crate) fn misspelled(name: &str) -> Option<&'static str> {
+    // Attributes that are what they say, however near.
+    const OTHERS: [&str; 1] = ["inline"];
+    if MARKERS.contains(&name) || OTHERS.contains(&name) || name.chars().count() < 4 {
+        return None;
+    }
+    near(name, MARKERS)
+}
+
+/// The marker inside a `cfg_attr`, which is evaluated after this macro: it would be lost.
+pub(crate) fn hides_marker(attr: &Attribute) -> Option<Ident> {
+    let Meta::List(list) = &attr.meta else { return None };
+    list.tokens.clone().into_iter().find_map(|token| match token {
+        TokenTree::Ident(ident) if MARKERS.iter().any(|marker| ident == marker) => Some(ident),
+        _ => None,
+    })
+}
+
+/// Checks a signature and finds the context in it.
+fn signature<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&'a Type> {
+    if let Some(token) = &sig.asyncness {
+        errors.on(token, words::ASYNC_HANDLER);
+    }
+    if let Some(token) = &sig.constness {
+        errors.on(token, words::CONST_HANDLER);
+    }
+    if let Safety::Unsafe(token) = &sig.safety {
+        errors.on(token, words::UNSAFE_HANDLER);
+    }
+    if let Some(abi) = &sig.abi {
+        errors.on(abi, words::EXTERN_HANDLER);
+    }
+    if let Some(first) = sig.generics.params.first() {
+        errors.on(first, words::GENERIC_HANDLER);
+    }
+    receiver(sig, marks, errors);
+    let context = parameters(sig, marks, errors);
+    if let ReturnType::Type(_, ty) = &sig.output {
+        match &**ty {
+            Type::Reference(_) => errors.on(ty, words::REFERENCE_REPLY),
+            Type::ImplTrait(_) => errors.on(ty, words::IMPL_REPLY),
+            _ => {}
+        }
+    }
+    context
+}
+
+fn receiver(sig: &Signature, marks: &Marks, errors: &Errors) {
+    match sig.receiver() {
+        None => errors.on(&sig.ident, words::NO_RECEIVER),
+        Some(receiver) => match &receiver.kind {
+            ReceiverKind::Reference(_, _, mutability) => {
+                if marks.query && mutability.is_some() {
+                    errors.on(receiver, words::QUERY_RECEIVER);
+                }
+            }
+            _ => errors.on(receiver, words::WRONG_RECEIVER),
+        },
+    }
+}
+
+fn parameters<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&'a Type> {
+    let mut context = None;
+    let receivers = usize::from(sig.receiver().is_some());
+    for (position, input) in sig.inputs.iter().enumerate() {
+        let FnArg::Typed(param) = input else { continue };
+        for attr in cfgs(&param.attrs) {
+            errors.on(attr, words::CFG_PARAMETER);
+        }
+        match &*param.ty {
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                if marks.query {
+                    errors.on(&param.ty, words::QUERY_CONTEXT);
+                } else if position == receivers {
+                    context = Some(&*param.ty);
+                } else {
+                    errors.on(&param.ty, words::CONTEXT_POSITION);
+                }
+            }
+            Type::Reference(_) => errors.on(&param.ty, words::REFERENCE_PARAMETER),
+            Type::ImplTrait(_) => errors.on(&param.ty, words::IMPL_PARAMETER),
+            _ => {}
+        }
+    }
+    context
+}

@@ -1,0 +1,298 @@
+//! From tokens to syntax: the arguments of the attributes, and the impl block with its bodies unread.
+
+use crate::errors::Errors;
+use crate::names::near;
+use crate::words;
+use proc_macro2::{Group, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::{
+    AttrStyle, Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path,
+    Signature, Token, Type, Visibility, WhereClause, braced, token,
+};
+
+/// The path by which the expansion reaches the runtime.
+pub(crate) fn default_crate() -> Path {
+    syn::parse_quote!(::session_runtime)
+}
+
+/// A generated type: its name, and its visibility where the user gives one.
+pub(crate) struct Named {
+    pub(crate) vis: Option<Visibility>,
+    pub(crate) name: Ident,
+}
+
+/// What stands in `#[state_machine(...)]`.
+#[derive(Default)]
+pub(crate) struct Args {
+    pub(crate) krate: Option<Path>,
+    pub(crate) command: Option<Type>,
+    pub(crate) server_request: Option<Type>,
+    pub(crate) query: Option<Named>,
+    pub(crate) client: Option<Named>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) version: Option<LitInt>,
+}
+
+const IMPL_KEYS: [&str; 7] = ["command", "server_request", "query", "client", "name", "version", "crate"];
+const ENUM_KEYS: [&str; 1] = ["crate"];
+
+impl Args {
+    /// The arguments on the impl block.
+    pub(crate) fn of_impl(tokens: TokenStream, errors: &Errors) -> Self {
+        Self::parse(tokens, &IMPL_KEYS, errors)
+    }
+
+    /// The arguments on the enum.
+    pub(crate) fn of_enum(tokens: TokenStream, errors: &Errors) -> Self {
+        Self::parse(tokens, &ENUM_KEYS, errors)
+    }
+
+    fn parse(tokens: TokenStream, keys: &[&str], errors: &Errors) -> Self {
+        let mut args = Self::default();
+        let parser = |input: ParseStream<'_>| {
+            let mut seen: Vec<String> = Vec::new();
+            while !input.is_empty() {
+                let key = Ident::parse_any(input)?;
+                let text = key.to_string();
+                if seen.contains(&text) {
+                    errors.on(&key, words::repeated_key(&text));
+                }
+                if keys.contains(&text.as_str()) {
+                    input.parse::<Token![=]>()?;
+                    args.value(&text, input, errors)?;
+                } else {
+                    if IMPL_KEYS.contains(&text.as_str()) {
+                        errors.on(&key, words::key_of_impl(&text));
+                    } else {
+                        errors.on(&key, words::unknown_key(&text, near(&text, keys.iter().copied()), keys));
+                    }
+                    skip_value(input)?;
+                }
+                seen.push(text);
+                if !input.is_empty() {
+                    input.parse::<Token![,]>()?;
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = syn::parse::Parser::parse2(parser, tokens) {
+            errors.push(error);
+        }
+        args
+    }
+
+    fn value(&mut self, key: &str, input: ParseStream<'_>, errors: &Errors) -> syn::Result<()> {
+        match key {
+            "crate" => self.krate = Some(Path::parse_mod_style(input)?),
+            "command" => self.command = Some(input.parse()?),
+            "server_request" => self.server_request = Some(input.parse()?),
+            "query" => self.query = Some(input.parse()?),
+            "client" => self.client = Some(input.parse()?),
+            "name" => {
+                let name: LitStr = input.parse()?;
+                if name.value().is_empty() {
+                    errors.on(&name, words::EMPTY_NAME);
+                }
+                self.name = Some(name);
+            }
+            _ => {
+                let version: LitInt = input.parse()?;
+                match version.base10_parse::<u32>() {
+                    Ok(number) if number > 0 => self.version = Some(version),
+                    _ => errors.on(&version, words::VERSION_RANGE),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn krate(&self) -> Path {
+        self.krate.clone().unwrap_or_else(default_crate)
+    }
+}
+
+/// Leaves out what follows an unknown key, up to the next comma.
+fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        input.parse::<TokenTree>()?;
+    }
+    Ok(())
+}
+
+impl Parse for Named {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let vis = match input.parse()? {
+            Visibility::Inherited => None,
+            vis => Some(vis),
+        };
+        let name = input.parse()?;
+        Ok(Self { vis, name })
+    }
+}
+
+/// An impl block whose methods' bodies are kept as they are, so that a half-typed one loses only itself.
+pub(crate) struct ImplBlock {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) unsafety: Option<Token![unsafe]>,
+    pub(crate) impl_token: Token![impl],
+    pub(crate) generics: Generics,
+    pub(crate) for_trait: Option<Type>,
+    pub(crate) self_ty: Type,
+    pub(crate) items: Vec<Item>,
+}
+
+/// One item of the block.
+pub(crate) enum Item {
+    Method(Box<Method>),
+    Other(Box<ImplItem>),
+}
+
+/// A method, its body unread.
+pub(crate) struct Method {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    pub(crate) body: Group,
+}
+
+impl Parse for ImplBlock {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut attrs = input.call(Attribute::parse_outer)?;
+        let unsafety = input.parse()?;
+        let impl_token = input.parse()?;
+        let mut generics = if input.peek(Token![<]) { input.parse()? } else { Generics::default() };
+        let first: Type = input.parse()?;
+        let (for_trait, self_ty) = if input.peek(Token![for]) {
+            input.parse::<Token![for]>()?;
+            (Some(first), input.parse()?)
+        } else {
+            (None, first)
+        };
+        generics.where_clause = input.parse::<Option<WhereClause>>()?;
+        let content;
+        braced!(content in input);
+        attrs.extend(content.call(Attribute::parse_inner)?);
+        let mut items = Vec::new();
+        while !content.is_empty() {
+            items.push(content.parse()?);
+        }
+        Ok(Self { attrs, unsafety, impl_token, generics, for_trait, self_ty, items })
+    }
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let ahead = input.fork();
+        ahead.call(Attribute::parse_outer)?;
+        ahead.parse::<Visibility>()?;
+        if ahead.parse::<Signature>().is_ok() && ahead.peek(token::Brace) {
+            input.parse().map(|method| Self::Method(Box::new(method)))
+        } else {
+            input.parse().map(|item| Self::Other(Box::new(item)))
+        }
+    }
+}
+
+impl Parse for Method {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        Ok(Self {
+            attrs: input.call(Attribute::parse_outer)?,
+            vis: input.parse()?,
+            sig: input.parse()?,
+            body: input.parse()?,
+        })
+    }
+}
+
+impl ImplBlock {
+    /// The block around these methods: always an inherent one, because what was wrong with it has been said.
+    pub(crate) fn emit(&self, methods: &TokenStream) -> TokenStream {
+        let Self { attrs, impl_token, generics, self_ty, .. } = self;
+        let ours = |attr: &&Attribute| {
+            attr.path().is_ident("assume_infallible") || attr.path().is_ident("assume_deterministic")
+        };
+        let is_outer = |attr: &&Attribute| matches!(attr.style, AttrStyle::Outer);
+        let (outer, inner): (Vec<&Attribute>, Vec<&Attribute>) =
+            attrs.iter().filter(|attr| !ours(attr)).partition(is_outer);
+        let where_clause = &generics.where_clause;
+        quote! {
+            #(#outer)*
+            #impl_token #generics #self_ty #where_clause {
+                #(#inner)*
+                #methods
+            }
+        }
+    }
+}
+
+/// The string of `#[name = "..."]`.
+pub(crate) fn string_value(attr: &Attribute) -> Option<LitStr> {
+    match &attr.meta {
+        Meta::NameValue(pair) => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number of `#[since = N]`.
+pub(crate) fn since_of(attrs: &[Attribute], errors: &Errors) -> Option<u32> {
+    let mut found = None;
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("since")) {
+        if found.is_some() {
+            errors.on(attr, words::repeated_attribute("since"));
+        }
+        let number = match &attr.meta {
+            Meta::NameValue(pair) => match &pair.value {
+                Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
+                    number.base10_parse::<u32>().ok().filter(|number| *number > 0)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        match number {
+            Some(number) => found = Some(number),
+            None => errors.on(attr, words::SINCE_FORM),
+        }
+    }
+    found
+}
+
+/// The reason of `#[assume_...= "why"]`, if the attribute is there. Without a reason it is a mistake.
+pub(crate) fn reason(attrs: &[Attribute], name: &str, errors: &Errors) -> Option<LitStr> {
+    let attr = attrs.iter().find(|attr| attr.path().is_ident(name))?;
+    let text = string_value(attr);
+    if text.as_ref().is_none_or(|text| text.value().trim().is_empty()) {
+        errors.on(attr, words::reason_needed(name));
+    }
+    // Also without one: the mistake is said once, and what the attribute lifts is not reported on top.
+    Some(text.unwrap_or_else(|| LitStr::new("", proc_macro2::Span::call_site())))
+}
+
+/// `crate = path` of a derive's own attribute.
+pub(crate) fn derive_crate(attrs: &[Attribute], name: &str, errors: &Errors) -> Path {
+    let mut krate = default_crate();
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident(name)) {
+        let parsed = attr.parse_nested_meta(|meta| {
+            if meta.path.is_ident("crate") {
+                krate = meta.value()?.call(Path::parse_mod_style)?;
+                return Ok(());
+            }
+            let key = meta.path.to_token_stream().to_string();
+            Err(meta.error(words::unknown_key(&key, near(&key, ["crate"]), &["crate"])))
+        });
+        if let Err(error) = parsed {
+            errors.push(error);
+        }
+    }
+    krate
+}
+
+/// The attributes by which an item is there or not.
+pub(crate) fn cfgs(attrs: &[Attribute]) -> Vec<&Attribute> {
+    attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect()
+}

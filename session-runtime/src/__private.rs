@@ -1,0 +1,179 @@
+//! What generated code calls. Not for people: it changes without notice.
+
+#[cfg(feature = "client")]
+mod call;
+mod check;
+mod field;
+
+pub use crate::__if_client as if_client;
+#[cfg(feature = "client")]
+pub use call::{call_command, call_query};
+pub use check::{Text, among, check_all_handled, check_names, check_version, is_among, misnamed, missing};
+pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
+pub use serde;
+pub use session_derive::SessionCommand;
+
+use crate::{
+    action::Response,
+    codec::{self, EncodeError},
+    context::Context,
+    machine::Command,
+    schema::{StateField, Variant},
+    state::State,
+    wire::{Deterministic, Wire},
+};
+use bytes::Bytes;
+use std::any::Any;
+use std::marker::PhantomData;
+
+/// A command enum with a mirror: the same variants, each with one tuple, so that the handlers' expansion can
+/// match on it without knowing the variants' shapes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no enum of commands",
+    label = "not a `#[state_machine]` enum",
+    note = "write `#[state_machine]` on the enum that `command = ...` names"
+)]
+pub trait Mirrored: Command {
+    /// The mirror.
+    type Mirror;
+    /// To the mirror.
+    fn into_mirror(self) -> Self::Mirror;
+    /// From the mirror.
+    fn from_mirror(mirror: Self::Mirror) -> Self;
+
+    /// The bytes of the command that this is the mirror of.
+    fn encode_mirror(mirror: Self::Mirror) -> Result<Bytes, EncodeError> {
+        Self::from_mirror(mirror).try_encode()
+    }
+}
+
+/// The fields of a variant, as the arguments of its handler.
+#[diagnostic::on_unimplemented(
+    message = "the arguments of this handler are `{T}`, but the fields of its variant are `{Self}`",
+    label = "takes `{T}` instead of `{Self}`",
+    note = "behind `self` and the context, a handler takes the fields of its variant, by value and in their order"
+)]
+pub trait Gives<T>: Sized {
+    /// The arguments.
+    fn give(self) -> T;
+}
+
+impl<T> Gives<T> for T {
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // so that a debug build pays nothing either
+    fn give(self) -> T {
+        self
+    }
+}
+
+/// What a machine may ask of clients, as a handler's context has it.
+#[diagnostic::on_unimplemented(
+    message = "this handler's context sends `{R}`, but the machine's server requests are `{Self}`",
+    label = "not the machine's context",
+    note = "write `Context<'_, T>` here with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`"
+)]
+pub trait Sends<R>: Sized {
+    /// The handler's context.
+    fn context<'c, 'a>(cx: &'c mut Context<'a, Self>) -> &'c mut Context<'a, R>;
+}
+
+impl<R> Sends<R> for R {
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn context<'c, 'a>(cx: &'c mut Context<'a, R>) -> &'c mut Context<'a, R> {
+        cx
+    }
+}
+
+/// A value as the type it is, where the compiler need not know that yet: `None` if it is another.
+pub fn same<T: 'static, U: 'static>(value: T) -> Option<U> {
+    let mut value = Some(value);
+    let value: &mut dyn Any = &mut value;
+    value.downcast_mut::<Option<U>>()?.take()
+}
+
+/// A state's constants, or those of [`NoState`] for a type that is none.
+#[derive(Debug)]
+pub struct StateOf<T>(PhantomData<T>);
+
+impl<T: State> StateOf<T> {
+    /// The fields.
+    pub const FIELDS: &'static [StateField] = T::FIELDS;
+    /// The former fields.
+    pub const DROPPED: &'static [&'static str] = T::DROPPED;
+}
+
+/// What the compiler falls back to for a type that is no state. The machine's impl says that it is none; a
+/// second error would not help.
+pub trait NoState {
+    /// The fields.
+    const FIELDS: &'static [StateField] = &[];
+    /// The former fields.
+    const DROPPED: &'static [&'static str] = &[];
+}
+
+impl<T> NoState for StateOf<T> {}
+
+/// A command's table, or that of [`NoCommand`] for a type that is none.
+#[derive(Debug)]
+pub struct CommandOf<T>(PhantomData<T>);
+
+impl<T: Command> CommandOf<T> {
+    /// The variants.
+    pub const VARIANTS: &'static [Variant] = T::VARIANTS;
+}
+
+/// What the compiler falls back to for a type that is no command.
+pub trait NoCommand {
+    /// The variants.
+    const VARIANTS: &'static [Variant] = &[];
+}
+
+impl<T> NoCommand for CommandOf<T> {}
+
+/// What a query may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a query's answer",
+    label = "not a wire value",
+    note = "a query returns a value, not a `Result`: use `Option` for what may not be there; an own type derives `Serialize`, `Deserialize` and `Deterministic`"
+)]
+pub trait QueryReply {
+    /// The type itself.
+    type Answer;
+    /// The answer's bytes.
+    fn encode(&self) -> Result<Bytes, EncodeError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Wire> QueryReply for T {
+    type Answer = T;
+
+    fn encode(&self) -> Result<Bytes, EncodeError> {
+        codec::encode(self)
+    }
+}
+
+/// Compiles for deterministic types only.
+pub const fn is_deterministic<T: Deterministic + ?Sized>() {}
+
+/// What the arm of a command without a handler would do, if a machine without one could be built.
+#[cold]
+pub fn no_handler() -> Result<Response, EncodeError> {
+    Err(EncodeError::Unsupported("the command has no handler".to_owned()))
+}
+
+/// Keeps its input where this crate has typed clients: the macros cannot see its features.
+#[cfg(feature = "client")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_client {
+    ($($kept:tt)*) => { $($kept)* };
+}
+
+/// Drops its input where this crate has no typed clients.
+#[cfg(not(feature = "client"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_client {
+    ($($dropped:tt)*) => {};
+}

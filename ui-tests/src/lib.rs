@@ -1,0 +1,1 @@
+//! Nothing here: the cases are in `ui/`, and `tests/` runs them.

@@ -1,0 +1,9 @@
+use session_runtime::Deterministic;
+
+#[derive(Deterministic)]
+struct Reading {
+    #[assume_deterministic]
+    celsius: f32,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use session_runtime::Deterministic;
+
+#[derive(Deterministic)]
+#[deterministic(crat = session_runtime)]
+struct Reading {
+    celsius: u32,
+}
+
+fn main() {}

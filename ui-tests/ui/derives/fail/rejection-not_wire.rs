@@ -1,0 +1,8 @@
+use session_runtime::Rejection;
+
+#[derive(Rejection)]
+enum Refused {
+    TooMuch,
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+use session_runtime::{State, state_machine};
+
+#[state_machine]
+enum Ask {
+    Move { from: u64, to: u64 },
+}
+
+#[derive(Default, State)]
+struct Machine {
+    value: u64,
+}
+
+#[state_machine(command = Ask)]
+impl Machine {
+    fn r#move(&mut self, to: u64, from: u64) {
+        self.value = from.max(to);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use session_runtime::State;
+
+#[derive(State)]
+enum Machine {
+    Empty,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use session_runtime::State;
+
+#[derive(State)]
+struct Machine {
+    #[state(was(total))]
+    count: u64,
+}
+
+fn main() {}

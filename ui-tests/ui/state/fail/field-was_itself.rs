@@ -1,0 +1,9 @@
+use session_runtime::State;
+
+#[derive(State)]
+struct Machine {
+    #[state(was = "count")]
+    count: u64,
+}
+
+fn main() {}

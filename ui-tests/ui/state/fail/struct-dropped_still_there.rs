@@ -1,0 +1,9 @@
+use session_runtime::State;
+
+#[derive(State)]
+#[state(dropped("count"))]
+struct Machine {
+    count: u64,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use session_runtime::State;
+
+#[derive(State)]
+struct Machine(u64);
+
+fn main() {}
