@@ -16,90 +16,68 @@
 //! # A complete machine
 //!
 //! ```
-//! use serde::{Deserialize, Serialize};
-//! use session_runtime::schema::{Fields, Handler, QueryShape, StateField, Variant, highest_since};
-//! use session_runtime::{
-//!     Bytes, Command, Context, Deterministic, EncodeError, Never, Query, RaftAction, Reply, RequestId, Response,
-//!     Schema, ServerAction, ServerRequestId, SessionId, SessionStateMachine, SnapshotError, State, StateError,
-//!     StateMachine, StateReader, StateWriter, Timestamp, codec,
-//! };
+//! use session_runtime::client::{InMemory, block_on};
+//! use session_runtime::{State, state_machine};
 //!
 //! /// What clients may ask of the counter.
-//! #[derive(Serialize, Deserialize)]
-//! enum CounterCommand {
+//! #[state_machine]
+//! pub enum CounterCommand {
 //!     Add { amount: u64 },
 //! }
-//! impl Deterministic for CounterCommand {}
-//! impl Command for CounterCommand {
-//!     const VARIANTS: &'static [Variant] = &[Variant {
-//!         name: "Add",
-//!         fields: Fields::Struct(&[("amount", "u64")]),
-//!         since: 1,
-//!     }];
-//!     fn variant(&self) -> usize {
-//!         match self {
-//!             Self::Add { .. } => 0,
-//!         }
-//!     }
-//! }
 //!
-//! /// What clients may read.
-//! #[derive(Serialize, Deserialize)]
-//! enum CounterQuery {
-//!     Value,
-//! }
-//! impl Query for CounterQuery {}
-//!
-//! #[derive(Default)]
-//! struct Counter {
+//! #[derive(Default, State)]
+//! pub struct Counter {
 //!     value: u64,
 //! }
 //!
+//! #[state_machine(command = CounterCommand)]
 //! impl Counter {
 //!     fn add(&mut self, amount: u64) -> u64 {
 //!         self.value = self.value.saturating_add(amount);
 //!         self.value
 //!     }
-//! }
 //!
-//! impl State for Counter {
-//!     const FIELDS: &'static [StateField] = &[StateField::new("value", "u64")];
-//!     fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
-//!         out.field("value", &self.value)
-//!     }
-//!     fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
-//!         Ok(Self { value: from.field("value")? })
+//!     #[query]
+//!     fn value(&self) -> u64 {
+//!         self.value
 //!     }
 //! }
 //!
-//! impl StateMachine for Counter {
-//!     type Command = CounterCommand;
-//!     type Query = CounterQuery;
-//!     type ServerRequest = Never;
+//! // A machine in this process, for a first look; an engine puts a replicated log below it.
+//! let server = InMemory::new(Counter::default());
+//! let counter = CounterClient::new(server.client());
+//! assert_eq!(block_on(counter.add(5))?, 5);
+//! assert_eq!(block_on(counter.value())?, 5);
+//! # Ok::<(), session_runtime::client::ClientError>(())
+//! ```
 //!
-//!     const SCHEMA: Schema = Schema {
-//!         name: "Counter",
-//!         version: highest_since(CounterCommand::VARIANTS, Self::FIELDS),
-//!         commands: CounterCommand::VARIANTS,
-//!         handlers: &[Handler { command: "Add", reply: "u64", internal: false }],
-//!         queries: &[QueryShape { name: "Value", fields: &[], reply: "u64" }],
-//!         server_request: "Never",
-//!         state: Self::FIELDS,
-//!         dropped: Self::DROPPED,
-//!     };
+//! [`state_machine`] makes the rest: dispatch, encoding, the typed client, the snapshot of the state - and compile
+//! errors where a handler could fail or could differ between replicas. What it makes can also be written by
+//! hand: see [`StateMachine`].
 //!
-//!     fn apply(&mut self, _: &mut Context<'_>, command: CounterCommand) -> Result<Response, EncodeError> {
-//!         match command {
-//!             CounterCommand::Add { amount } => self.add(amount).into_response(),
-//!         }
-//!     }
+//! # What an engine does with it
 //!
-//!     fn query(&self, query: CounterQuery) -> Result<Bytes, EncodeError> {
-//!         match query {
-//!             CounterQuery::Value => codec::encode(&self.value),
-//!         }
-//!     }
-//! }
+//! ```
+//! # use session_runtime::{State, state_machine};
+//! # #[state_machine]
+//! # pub enum CounterCommand {
+//! #     Add { amount: u64 },
+//! # }
+//! # #[derive(Default, State)]
+//! # pub struct Counter {
+//! #     value: u64,
+//! # }
+//! # #[state_machine(command = CounterCommand)]
+//! # impl Counter {
+//! #     fn add(&mut self, amount: u64) -> u64 {
+//! #         self.value = self.value.saturating_add(amount);
+//! #         self.value
+//! #     }
+//! # }
+//! use session_runtime::{
+//!     Command, RaftAction, RequestId, Response, ServerAction, ServerRequestId, SessionId, SessionStateMachine,
+//!     Timestamp,
+//! };
 //!
 //! // Two entries of the log: a client registers, and asks.
 //! let mut counter = SessionStateMachine::new(Counter::default());
@@ -122,8 +100,6 @@
 //! assert_eq!(counter.machine().value, 5);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! # Integrating an engine
 //!
 //! The engine's part is to append entries ([`Entry`] is their byte form), to apply the committed ones in order,
 //! and to send every [`ServerAction`] that comes out on the leader. It draws session ids

@@ -14,7 +14,100 @@ use serde::{Serialize, de::DeserializeOwned};
 /// A replicated state machine: what commands do to the state.
 ///
 /// Everything in it depends on its arguments and the state alone. The wrappers of this crate call it; nothing
-/// else changes the state. See the [crate's front page](crate) for one that is written by hand.
+/// else changes the state. [`state_machine`](crate::state_machine) implements it; written by hand it looks like this:
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use session_runtime::schema::{Fields, Handler, QueryShape, StateField, Variant, highest_since};
+/// use session_runtime::{
+///     Bytes, Command, Context, Deterministic, EncodeError, Never, Query, RaftAction, Reply, Response, Schema,
+///     ServerAction, SessionStateMachine, SnapshotError, State, StateError, StateMachine, StateReader,
+///     StateWriter, Timestamp, codec,
+/// };
+///
+/// /// What clients may ask of the counter.
+/// #[derive(Serialize, Deserialize)]
+/// enum CounterCommand {
+///     Add { amount: u64 },
+/// }
+/// impl Deterministic for CounterCommand {}
+/// impl Command for CounterCommand {
+///     const VARIANTS: &'static [Variant] = &[Variant {
+///         name: "Add",
+///         fields: Fields::Struct(&[("amount", "u64")]),
+///         since: 1,
+///     }];
+///     fn variant(&self) -> usize {
+///         match self {
+///             Self::Add { .. } => 0,
+///         }
+///     }
+/// }
+///
+/// /// What clients may read.
+/// #[derive(Serialize, Deserialize)]
+/// enum CounterQuery {
+///     Value,
+/// }
+/// impl Query for CounterQuery {}
+///
+/// #[derive(Default)]
+/// struct Counter {
+///     value: u64,
+/// }
+///
+/// impl Counter {
+///     fn add(&mut self, amount: u64) -> u64 {
+///         self.value = self.value.saturating_add(amount);
+///         self.value
+///     }
+/// }
+///
+/// impl State for Counter {
+///     const FIELDS: &'static [StateField] = &[StateField::new("value", "u64")];
+///     fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
+///         out.field("value", &self.value)
+///     }
+///     fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+///         Ok(Self { value: from.field("value")? })
+///     }
+/// }
+///
+/// impl StateMachine for Counter {
+///     type Command = CounterCommand;
+///     type Query = CounterQuery;
+///     type ServerRequest = Never;
+///
+///     const SCHEMA: Schema = Schema {
+///         name: "Counter",
+///         version: highest_since(CounterCommand::VARIANTS, Self::FIELDS),
+///         commands: CounterCommand::VARIANTS,
+///         handlers: &[Handler { command: "Add", reply: "u64", internal: false }],
+///         queries: &[QueryShape { name: "Value", fields: &[], reply: "u64" }],
+///         server_request: "Never",
+///         state: Self::FIELDS,
+///         dropped: Self::DROPPED,
+///     };
+///
+///     fn apply(&mut self, _: &mut Context<'_>, command: CounterCommand) -> Result<Response, EncodeError> {
+///         match command {
+///             CounterCommand::Add { amount } => self.add(amount).into_response(),
+///         }
+///     }
+///
+///     fn query(&self, query: CounterQuery) -> Result<Bytes, EncodeError> {
+///         match query {
+///             CounterQuery::Value => codec::encode(&self.value),
+///         }
+///     }
+/// }
+///
+/// let mut counter = SessionStateMachine::new(Counter::default());
+/// let add = RaftAction::InternalCommand { payload: CounterCommand::Add { amount: 5 }.encode() };
+/// let five = ServerAction::InternalResponse { result: Ok(Response::accepted(&5u64)?) };
+/// assert_eq!(counter.apply(1, Timestamp(0), add)?, [five]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait StateMachine: State {
     /// What clients may ask.
     type Command: Command;
