@@ -173,3 +173,8 @@ pub use session_machine::{SessionKey, SessionStateMachine};
 pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
 pub use wire::{Deterministic, Never, Rejection, Reply, Wire};
+
+/// The README's code is compiled and run like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

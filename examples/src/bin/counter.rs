@@ -1,80 +1,30 @@
-//! The smallest machine, written by hand: a counter whose clients may send again without adding twice.
+//! The smallest machine: a counter whose clients may send again without adding twice.
 //!
 //! It plays a short log by itself - a lost answer, a retry, a restart from a snapshot - and says what happens.
 
-use serde::{Deserialize, Serialize};
-use session_runtime::schema::{Fields, Handler, StateField, Variant, highest_since};
 use session_runtime::{
-    Bytes, Command, Context, Deterministic, EncodeError, Never, RaftAction, Reply, RequestId, Response,
-    Schema, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, SnapshotError, State,
-    StateError, StateMachine, StateReader, StateWriter, Timestamp, codec,
+    Command, RaftAction, RequestId, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, State,
+    Timestamp, codec, state_machine,
 };
 use std::collections::BTreeMap;
 use std::error::Error;
 
 /// What clients may ask of the counter.
-#[derive(Serialize, Deserialize)]
+#[state_machine]
 enum CounterCommand {
     Add { amount: u64 },
 }
 
-impl Deterministic for CounterCommand {}
-
-impl Command for CounterCommand {
-    const VARIANTS: &'static [Variant] =
-        &[Variant { name: "Add", fields: Fields::Struct(&[("amount", "u64")]), since: 1 }];
-
-    fn variant(&self) -> usize {
-        match self {
-            Self::Add { .. } => 0,
-        }
-    }
-}
-
-#[derive(Default)]
+#[derive(Default, State)]
 struct Counter {
     value: u64,
 }
 
-impl State for Counter {
-    const FIELDS: &'static [StateField] = &[StateField::new("value", "u64")];
-
-    fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
-        out.field("value", &self.value)
-    }
-
-    fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
-        Ok(Self { value: from.field("value")? })
-    }
-}
-
-impl StateMachine for Counter {
-    type Command = CounterCommand;
-    type Query = Never;
-    type ServerRequest = Never;
-
-    const SCHEMA: Schema = Schema {
-        name: "Counter",
-        version: highest_since(CounterCommand::VARIANTS, Self::FIELDS),
-        commands: CounterCommand::VARIANTS,
-        handlers: &[Handler { command: "Add", reply: "u64", internal: false }],
-        queries: &[],
-        server_request: "Never",
-        state: Self::FIELDS,
-        dropped: Self::DROPPED,
-    };
-
-    fn apply(&mut self, _: &mut Context<'_>, command: CounterCommand) -> Result<Response, EncodeError> {
-        match command {
-            CounterCommand::Add { amount } => {
-                self.value = self.value.saturating_add(amount);
-                self.value.into_response()
-            }
-        }
-    }
-
-    fn query(&self, query: Never) -> Result<Bytes, EncodeError> {
-        match query {}
+#[state_machine(command = CounterCommand)]
+impl Counter {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
     }
 }
 
