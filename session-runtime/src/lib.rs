@@ -150,6 +150,7 @@ mod sessions;
 mod snapshot;
 mod state;
 #[cfg(feature = "testing")]
+#[allow(clippy::arithmetic_side_effects)] // `+=` of tallies, which saturates
 pub mod testing;
 mod wire;
 

@@ -1,0 +1,165 @@
+//! One replica of the simulated cluster: a machine of one build, watched.
+
+use crate::{
+    action::{PendingRequest, RaftAction, RequestError, Response, ServerAction},
+    codec::EncodeError,
+    context::Context,
+    error::{ApplyError, SnapshotError},
+    identity::{SessionId, Timestamp},
+    machine::StateMachine,
+    schema::{Schema, StateField},
+    session_machine::{SessionKey, SessionStateMachine},
+    snapshot::Snapshot,
+    state::{State, StateError, StateReader, StateWriter},
+};
+use bytes::Bytes;
+
+/// A user's machine, whose calls are counted. `OLD` is the build before the first upgrade: it knows version 1 only.
+pub(super) struct Watched<M, const OLD: bool> {
+    machine: M,
+    /// How many commands ran. Not part of the state: what is counted is what this process did.
+    ran: u64,
+}
+
+impl<M, const OLD: bool> Watched<M, OLD> {
+    pub(super) fn new(machine: M) -> Self {
+        Self { machine, ran: 0 }
+    }
+}
+
+impl<M: StateMachine, const OLD: bool> State for Watched<M, OLD> {
+    const FIELDS: &'static [StateField] = M::FIELDS;
+    const DROPPED: &'static [&'static str] = M::DROPPED;
+
+    fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
+        self.machine.save(out)
+    }
+
+    fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+        M::load(from).map(Self::new)
+    }
+}
+
+impl<M: StateMachine, const OLD: bool> StateMachine for Watched<M, OLD> {
+    type Command = M::Command;
+    type Query = M::Query;
+    type ServerRequest = M::ServerRequest;
+
+    const SCHEMA: Schema = Schema { version: if OLD { 1 } else { M::SCHEMA.version }, ..M::SCHEMA };
+
+    fn apply(
+        &mut self,
+        cx: &mut Context<'_, Self::ServerRequest>,
+        command: Self::Command,
+    ) -> Result<Response, EncodeError> {
+        self.ran = self.ran.saturating_add(1);
+        self.machine.apply(cx, command)
+    }
+
+    fn query(&self, query: Self::Query) -> Result<Bytes, EncodeError> {
+        self.machine.query(query)
+    }
+
+    fn is_internal(command: &Self::Command) -> bool {
+        M::is_internal(command)
+    }
+
+    fn session_created(&mut self, cx: &mut Context<'_, Self::ServerRequest>) {
+        self.machine.session_created(cx);
+    }
+
+    fn session_closed(&mut self, cx: &mut Context<'_, Self::ServerRequest>) {
+        self.machine.session_closed(cx);
+    }
+}
+
+/// A replica, whatever its build.
+pub(super) trait Replica {
+    fn apply(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+    ) -> Result<Vec<ServerAction>, ApplyError>;
+    fn snapshot(&self) -> Result<Snapshot, ApplyError>;
+    fn ran(&self) -> u64;
+    fn last_applied(&self) -> u64;
+    fn time(&self) -> Timestamp;
+    fn expiry_due(&self) -> Option<Timestamp>;
+    fn sessions(&self) -> Vec<SessionId>;
+    fn pending(&self, session: SessionId) -> Vec<PendingRequest>;
+    fn has_pending(&self, before: Timestamp) -> bool;
+    fn answer_to(&self, key: &SessionKey) -> Option<Result<Response, RequestError>>;
+}
+
+impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M, OLD>> {
+    fn apply(
+        &mut self,
+        index: u64,
+        time: Timestamp,
+        action: RaftAction,
+    ) -> Result<Vec<ServerAction>, ApplyError> {
+        SessionStateMachine::apply(self, index, time, action)
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, ApplyError> {
+        SessionStateMachine::snapshot(self)
+    }
+
+    fn ran(&self) -> u64 {
+        self.machine().ran
+    }
+
+    fn last_applied(&self) -> u64 {
+        SessionStateMachine::last_applied(self)
+    }
+
+    fn time(&self) -> Timestamp {
+        SessionStateMachine::time(self)
+    }
+
+    fn expiry_due(&self) -> Option<Timestamp> {
+        SessionStateMachine::expiry_due(self)
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        SessionStateMachine::sessions(self).collect()
+    }
+
+    fn pending(&self, session: SessionId) -> Vec<PendingRequest> {
+        self.pending_requests(session).collect()
+    }
+
+    fn has_pending(&self, before: Timestamp) -> bool {
+        self.has_pending_requests(before)
+    }
+
+    fn answer_to(&self, key: &SessionKey) -> Option<Result<Response, RequestError>> {
+        SessionStateMachine::answer_to(self, key)
+    }
+}
+
+/// How replicas are made: at the beginning of the log, or from a snapshot, of either build.
+pub(super) struct Builds<M> {
+    pub(super) make: fn() -> M,
+}
+
+impl<M: StateMachine + 'static> Builds<M> {
+    pub(super) fn fresh(&self, old: bool) -> Box<dyn Replica> {
+        let machine = (self.make)();
+        if old {
+            Box::new(SessionStateMachine::new(Watched::<M, true>::new(machine)))
+        } else {
+            Box::new(SessionStateMachine::new(Watched::<M, false>::new(machine)))
+        }
+    }
+
+    #[allow(clippy::unused_self)] // beside `fresh`
+    pub(super) fn restored(&self, snapshot: &Snapshot, old: bool) -> Result<Box<dyn Replica>, SnapshotError> {
+        if old {
+            Ok(Box::new(SessionStateMachine::<Watched<M, true>>::restore(snapshot)?))
+        } else {
+            Ok(Box::new(SessionStateMachine::<Watched<M, false>>::restore(snapshot)?))
+        }
+    }
+}
