@@ -26,3 +26,163 @@ fn the_desk_keeps_every_rule_in_random_histories() {
     let tally = Check::<Desk, _>::new(desk_command).seeds(0..60).run();
     println!("{tally}");
 }
+
+// Machines that are wrong in ways that neither types nor tokens show. Each must be found, and named.
+
+/// What the check says of a machine, which must be wrong.
+macro_rules! caught {
+    ($machine:ty, $commands:expr) => {{
+        let failure =
+            Check::<$machine, _>::new($commands).seeds(0..50).try_run().expect_err("it must be found");
+        failure.to_string()
+    }};
+}
+
+/// A machine of one command, `Poke`, whose handler is given.
+macro_rules! machine {
+    ($module:ident, |$self:ident, $value:ident| $body:expr) => {
+        mod $module {
+            use session_runtime::{State, state_machine};
+
+            #[state_machine]
+            pub(super) enum PokeCommand {
+                Poke { value: u64 },
+                Rest,
+            }
+
+            #[derive(Default, State)]
+            pub(super) struct Poked {
+                pub(super) total: u64,
+                pub(super) seen: Vec<u64>,
+            }
+
+            #[state_machine(command = PokeCommand)]
+            impl Poked {
+                #[allow(unused_variables)]
+                fn poke(&mut self, value: u64) -> u64 {
+                    let ($self, $value) = (self, value);
+                    $body
+                }
+
+                fn rest(&mut self) {}
+            }
+
+            pub(super) fn command(dice: &mut super::Dice) -> PokeCommand {
+                if dice.percent(70) {
+                    PokeCommand::Poke { value: dice.below(1_000) }
+                } else {
+                    PokeCommand::Rest
+                }
+            }
+        }
+    };
+}
+
+machine!(right, |this, value| {
+    this.seen.push(value);
+    this.total = this.total.wrapping_add(value);
+    this.total
+});
+
+#[test]
+fn a_machine_that_is_right_passes() {
+    Check::<right::Poked, _>::new(right::command).seeds(0..50).run();
+}
+
+/// The first value a hash set gives: another one in every process, and in every set.
+fn first_of_a_hash_set(values: &[u64]) -> u64 {
+    let set: std::collections::HashSet<u64> = values.iter().copied().collect();
+    set.into_iter().next().unwrap_or_default()
+}
+
+machine!(hash_order, |this, value| {
+    this.seen.push(value);
+    this.total = super::first_of_a_hash_set(&this.seen);
+    0
+});
+
+#[test]
+fn a_handler_that_iterates_a_hash_set_through_a_helper_is_found_and_named() {
+    let text = caught!(hash_order::Poked, hash_order::command);
+    assert!(text.contains("two replicas differ after entry"), "{text}");
+    assert!(text.contains("(command `Poke`), in the keys [\"user/total\"]"), "{text}");
+    let entries = text.lines().filter(|line| line.contains(" @")).count();
+    assert!(entries <= 4, "it takes a session and two values to show: {text}");
+}
+
+static COUNTER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+fn next_number() -> u64 {
+    COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+machine!(static_counter, |this, _value| {
+    this.total = super::next_number();
+    0
+});
+
+#[test]
+fn a_handler_that_counts_in_a_static_is_found_and_named() {
+    let text = caught!(static_counter::Poked, static_counter::command);
+    assert!(text.contains("(command `Poke`), in the keys [\"user/total\"]"), "{text}");
+}
+
+fn nanoseconds() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or_default()
+}
+
+machine!(wall_clock, |_this, _value| super::nanoseconds());
+
+#[test]
+fn a_handler_that_reads_the_wall_clock_is_found_and_named() {
+    let text = caught!(wall_clock::Poked, wall_clock::command);
+    assert!(
+        text.contains("two replicas answer entry") && text.contains("(command `Poke`) differently"),
+        "{text}"
+    );
+}
+
+thread_local! {
+    static LAST: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+fn remember(value: u64) -> u64 {
+    LAST.with(|last| last.replace(value))
+}
+
+machine!(thread_local, |this, value| {
+    this.total = super::remember(value);
+    0
+});
+
+#[test]
+fn a_handler_that_remembers_in_a_thread_local_is_found_and_named() {
+    let text = caught!(thread_local::Poked, thread_local::command);
+    assert!(text.contains("(command `Poke`), in the keys [\"user/total\"]"), "{text}");
+}
+
+fn careful(value: u64) -> u64 {
+    assert!(value != 777, "no sevens here");
+    value
+}
+
+machine!(panic_at_an_odd_value, |_this, value| super::careful(value));
+
+#[test]
+fn a_handler_that_panics_at_an_odd_value_is_found_with_the_one_entry_that_shows_it() {
+    let mut check = Check::<panic_at_an_odd_value::Poked, _>::new(panic_at_an_odd_value::command);
+    let failure = (0..500).find_map(|seed| check.run_seed(seed).err()).expect("it must be found");
+    let text = failure.to_string();
+    assert!(text.contains("halted at log index 2 in `Poke`: no sevens here"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" @")).count(), 2, "{text}");
+}
+
+#[test]
+fn a_run_is_a_function_of_its_seed() {
+    let run = |seed| Check::<Desk, _>::new(desk_command).run_seed(seed).unwrap();
+    for seed in 0..10 {
+        assert_eq!(run(seed), run(seed));
+    }
+    assert_ne!(run(1), run(2));
+}

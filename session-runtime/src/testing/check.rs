@@ -9,10 +9,15 @@ use super::{
 use crate::{
     action::RaftAction,
     codec,
+    identity::SessionId,
     machine::{Command, StateMachine},
+    state::to_hex,
 };
 use std::fmt::Write;
 use std::ops::RangeBounds;
+
+/// How often twins are asked about a log before it is taken to show nothing.
+const TRIALS: usize = 8;
 
 /// Runs histories of a machine, with commands drawn by the closure, and panics at the first broken rule.
 ///
@@ -113,21 +118,23 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
 
     /// The failure in as few words and entries as it takes.
     fn explain(&self, seed: u64, problem: String, log: Vec<Logged>) -> Failure {
-        let (problem, log) = match self.twin_problem(&log) {
-            Some(_) => {
-                let shortest = self.shortest(log);
-                (self.twin_problem(&shortest).unwrap_or(problem), shortest)
-            }
+        let (problem, log) = match self.problem_of(&log) {
+            Some(found) => self.shortest(found, log),
             None => (problem, log),
         };
         Failure { seed, problem, history: script::<M>(&log) }
+    }
+
+    /// What twins disagree about. Chance that no seed governs need not show at once, so they are asked again.
+    fn problem_of(&self, log: &[Logged]) -> Option<String> {
+        (0..TRIALS).find_map(|_| self.twin_problem(log))
     }
 
     /// What two machines that are fed this log disagree about, entry by entry.
     fn twin_problem(&self, log: &[Logged]) -> Option<String> {
         let (mut one, mut other) = (self.builds.fresh(false), self.builds.fresh(false));
         for (index, entry) in (1_u64..).zip(log) {
-            let name = command_name::<M>(&entry.action);
+            let name = entry_name::<M>(&entry.action);
             let here = one.apply(index, entry.time, entry.action.clone());
             let there = other.apply(index, entry.time, entry.action.clone());
             match (here, there) {
@@ -157,51 +164,97 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
         None
     }
 
-    /// Takes entries out of a log for as long as it still shows a problem.
-    fn shortest(&self, mut log: Vec<Logged>) -> Vec<Logged> {
+    /// Takes entries out of a log for as long as it still shows a problem, and says which it shows in the end.
+    fn shortest(&self, mut problem: String, mut log: Vec<Logged>) -> (String, Vec<Logged>) {
         let mut chunk = log.len().div_ceil(2);
         while chunk > 0 {
             let mut start = 0;
             while start < log.len() {
-                let shorter: Vec<Logged> = log
-                    .iter()
-                    .enumerate()
-                    .filter(|(position, _)| *position < start || *position >= start.saturating_add(chunk))
-                    .map(|(_, entry)| entry.clone())
-                    .collect();
-                if self.twin_problem(&shorter).is_some() {
-                    log = shorter;
+                let taken = start..start.saturating_add(chunk);
+                let left = log.iter().enumerate().filter(|(position, _)| !taken.contains(position));
+                let shorter: Vec<Logged> = left.map(|(_, entry)| entry.clone()).collect();
+                if let Some(found) = self.problem_of(&shorter) {
+                    (problem, log) = (found, shorter);
                 } else {
-                    start = start.saturating_add(chunk);
+                    start = taken.end;
                 }
             }
             chunk = if chunk == 1 { 0 } else { chunk.div_ceil(2) };
         }
-        log
+        (problem, log)
     }
 }
 
-/// The command an entry holds, by name.
-fn command_name<M: StateMachine>(action: &RaftAction) -> String {
-    let payload = match action {
-        RaftAction::ClientRequest { payload, .. } | RaftAction::InternalCommand { payload } => payload,
-        other => {
-            let shown = format!("{other:?}");
-            return shown.split([' ', '{']).next().unwrap_or_default().to_owned();
+/// What an entry holds, in a word: the command's name, or the action's.
+fn entry_name<M: StateMachine>(action: &RaftAction) -> String {
+    match action {
+        RaftAction::ClientRequest { payload, .. } | RaftAction::InternalCommand { payload } => {
+            let name = codec::decode::<M::Command>(payload).map_or("(none)", |command| command.name());
+            format!("command `{name}`")
         }
-    };
-    match codec::decode::<M::Command>(payload) {
-        Ok(command) => format!("command `{}`", command.name()),
-        Err(_) => "no command".to_owned(),
+        other => Names::default().action::<M>(other).split(' ').next().unwrap_or_default().to_owned(),
     }
 }
 
-/// A log as text, an entry a line.
+/// A log as a scenario script: an entry a line, sessions by short names, commands by name and bytes.
 fn script<M: StateMachine>(log: &[Logged]) -> String {
+    let mut names = Names::default();
     let mut text = String::new();
     for (index, entry) in (1_u64..).zip(log) {
-        let name = command_name::<M>(&entry.action);
-        let _ = writeln!(text, "{index} @{} {name}: {:?}", entry.time.0, entry.action);
+        let _ = writeln!(text, "{index} @{} {}", entry.time.0, names.action::<M>(&entry.action));
     }
     text
+}
+
+/// The sessions of a script, in the order in which they turn up.
+#[derive(Default)]
+struct Names(Vec<SessionId>);
+
+impl Names {
+    fn of(&mut self, session: SessionId) -> String {
+        let known = self.0.iter().position(|known| *known == session);
+        let position = known.unwrap_or_else(|| {
+            self.0.push(session);
+            self.0.len().saturating_sub(1)
+        });
+        format!("session{}", position.saturating_add(1))
+    }
+
+    fn action<M: StateMachine>(&mut self, action: &RaftAction) -> String {
+        match action {
+            RaftAction::SessionCreationConfirmed { session, .. } => format!("create {}", self.of(*session)),
+            RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => format!(
+                "request {} {} (lowest {}, acked {}): {}",
+                self.of(*session),
+                request.0,
+                lowest_pending.0,
+                acked.0,
+                command_text::<M>(payload)
+            ),
+            RaftAction::ServerRequestAck { session, request } => {
+                format!("ack {} {}", self.of(*session), request.0)
+            }
+            RaftAction::SessionExpired { session } => format!("expire {}", self.of(*session)),
+            RaftAction::GetRequestsForRetry { last_sent_before, limit } => {
+                format!("retry before {} limit {limit}", last_sent_before.0)
+            }
+            RaftAction::KeepAlive { sessions } => {
+                let sessions = sessions.iter().map(|alive| {
+                    let (lowest, acked) = (alive.lowest_pending.0, alive.acked.0);
+                    format!("{} (lowest {lowest}, acked {acked})", self.of(alive.session))
+                });
+                format!("keep-alive {}", sessions.collect::<Vec<_>>().join(", "))
+            }
+            RaftAction::InternalCommand { payload } => format!("internal: {}", command_text::<M>(payload)),
+            RaftAction::Configure { limits, .. } => format!("configure {limits:?}"),
+            RaftAction::Upgrade { version } => format!("upgrade {version}"),
+            RaftAction::Tick => "tick".to_owned(),
+        }
+    }
+}
+
+/// A command by its name and its bytes in hex.
+fn command_text<M: StateMachine>(payload: &[u8]) -> String {
+    let name = codec::decode::<M::Command>(payload).map_or("(no command)", |command| command.name());
+    format!("{name} {}", to_hex(payload))
 }
