@@ -61,9 +61,10 @@ impl Shop {
 }
 
 #[state_machine(command = ShopCommand)]
+#[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // handlers of every shape
 impl Shop {
     fn open(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 0, amount)
+        self.step(account, amount)
     }
 
     fn close(&mut self, account: u64) -> Result<u64, Refused> {
