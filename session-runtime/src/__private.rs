@@ -138,16 +138,12 @@ impl<T> NoCommand for CommandOf<T> {}
     note = "a query returns a value, not a `Result`: use `Option` for what may not be there; an own type derives `Serialize`, `Deserialize` and `Deterministic`"
 )]
 pub trait QueryReply {
-    /// The type itself.
-    type Answer;
     /// The answer's bytes.
     fn encode(&self) -> Result<Bytes, EncodeError>;
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Wire> QueryReply for T {
-    type Answer = T;
-
     fn encode(&self) -> Result<Bytes, EncodeError> {
         codec::encode(self)
     }

@@ -34,5 +34,6 @@ folders!(
     queries,
     hooks,
     state,
-    derives
+    derives,
+    odd,
 );

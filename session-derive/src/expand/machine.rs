@@ -1,6 +1,6 @@
 //! The impl block of the handlers.
 
-use super::{client, mentions, placed, text_of};
+use super::{client, generated_name, mentions, placed, text_of, without_self};
 use crate::check::check_body;
 use crate::errors::Errors;
 use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
@@ -218,13 +218,18 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     let Names { query, query_vis, .. } = names;
     let generics = query_generics(machine);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    // serde's derives add the bounds they need, and do not get along with others that imply them.
+    let declared = without_bounds(&generics);
     let serde = quote!(#krate::__private::serde);
     let serde_path = serde.to_string();
     let variants = machine.queries.iter().map(|query| {
-        let (cfgs, name) = (&query.cfgs, &query.variant);
+        let (cfgs, name) = (&query.cfgs, generated_name(&query.variant));
         let docs = shown(query.method, &format!("Asks `{}`.", query.method.sig.ident));
         let fields = query.params.iter().map(|param| {
-            let (name, ty) = (&param.name, owned_type(param.ty, machine));
+            let (name, ty) = (
+                param.name.as_ref().map(generated_name),
+                owned_type(param.ty, machine),
+            );
             let doc = format!(
                 "The argument `{}`.",
                 param.name.as_ref().map(text_of).unwrap_or_default()
@@ -238,7 +243,7 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
         #[doc = #doc]
         #[derive(#serde::Serialize, #serde::Deserialize)]
         #[serde(crate = #serde_path)]
-        #query_vis enum #query #generics #where_clause { #(#variants)* }
+        #query_vis enum #query #declared { #(#variants)* }
 
         #[automatically_derived]
         impl #impl_generics #krate::Query for #query #type_generics #where_clause {}
@@ -246,7 +251,7 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
 }
 
 /// The parameters of the machine that its queries' arguments name.
-fn query_generics(machine: &Machine<'_>) -> Generics {
+pub(super) fn query_generics(machine: &Machine<'_>) -> Generics {
     let mut generics = machine.block.generics.clone();
     let params: Vec<GenericParam> = generics.params.iter().cloned().collect();
     let name = |param: &GenericParam| match param {
@@ -273,24 +278,22 @@ fn query_generics(machine: &Machine<'_>) -> Generics {
     generics
 }
 
+/// The parameters as a type declares them when only its impls need the bounds.
+pub(super) fn without_bounds(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    generics.where_clause = None;
+    for param in &mut generics.params {
+        if let GenericParam::Type(param) = param {
+            param.colon_token = None;
+            param.bounds.clear();
+        }
+    }
+    generics
+}
+
 /// `Self` in a signature means the machine; outside its impl block it must be written out.
 pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStream {
-    fn replaced(tokens: TokenStream, with: &TokenStream) -> TokenStream {
-        use proc_macro2::Group;
-        tokens
-            .into_iter()
-            .flat_map(|token| match token {
-                TokenTree::Ident(ident) if ident == "Self" => with.clone(),
-                TokenTree::Group(group) => {
-                    let mut inner = Group::new(group.delimiter(), replaced(group.stream(), with));
-                    inner.set_span(group.span());
-                    TokenTree::Group(inner).into()
-                }
-                other => other.into(),
-            })
-            .collect()
-    }
-    replaced(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
+    without_self(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
 }
 
 /// Docs and deprecation of a method, for what is generated after it.
@@ -489,7 +492,7 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, 
 }
 
 /// The first and the last token of a method's reply: where messages about its answer begin and end.
-pub(super) fn reply_place(method: &Method) -> (Span, Span) {
+fn reply_place(method: &Method) -> (Span, Span) {
     let tokens: Vec<TokenTree> = match &method.sig.output {
         ReturnType::Default => method.sig.ident.to_token_stream().into_iter().collect(),
         ReturnType::Type(_, ty) => ty.to_token_stream().into_iter().collect(),
@@ -511,7 +514,7 @@ pub(super) fn reply_place(method: &Method) -> (Span, Span) {
 
 /// `<reply as role>::item`, shown at the user's reply from its first token to its last. Every use of a reply is
 /// written this way: the compiler says the same thing about the same place only once.
-pub(super) fn of_reply(
+fn of_reply(
     krate: &Path,
     method: &Method,
     reply: &impl ToTokens,
