@@ -34,7 +34,7 @@ fn tokens(text: &str) -> TokenStream {
     text.parse().expect("these are tokens")
 }
 
-const COMMANDS: &str = r#"
+const COMMANDS: &str = r"
     /// What clients may ask.
     #[derive(Clone, Debug)]
     pub enum CounterCommand {
@@ -44,7 +44,7 @@ const COMMANDS: &str = r#"
         #[since = 2]
         Reset,
     }
-"#;
+";
 
 const MACHINE: &str = r#"
     impl Counter {

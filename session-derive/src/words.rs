@@ -109,7 +109,6 @@ pub(crate) const QUERY_RECEIVER: &str = "a query only reads: write `&self`";
 pub(crate) const ASYNC_HANDLER: &str = "a handler cannot be `async`: every replica must do the same in one step; send a \
      server request, and take the result as a command";
 pub(crate) const UNSAFE_HANDLER: &str = "a handler cannot be `unsafe`; remove it";
-pub(crate) const CONST_HANDLER: &str = "a handler cannot be `const`; remove it";
 pub(crate) const EXTERN_HANDLER: &str = "a handler cannot be `extern`; remove it";
 pub(crate) const GENERIC_HANDLER: &str =
     "a handler cannot be generic: one variant is one call; write the types out";

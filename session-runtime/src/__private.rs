@@ -34,6 +34,8 @@ use std::marker::PhantomData;
     note = "write `#[state_machine]` on the enum that `command = ...` names"
 )]
 pub trait Mirrored: Command {
+    /// The enum itself. The machine names its command this way, so that a type without a mirror is one error.
+    type Command: Command;
     /// The mirror.
     type Mirror;
     /// To the mirror.

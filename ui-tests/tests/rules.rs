@@ -40,12 +40,11 @@ fn rules() -> BTreeMap<String, Vec<String>> {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
-        match line.strip_prefix("  ") {
-            Some(case) => rules.entry(rule.clone()).or_default().push(case.to_owned()),
-            None => {
-                line.clone_into(&mut rule);
-                assert!(rules.insert(rule.clone(), Vec::new()).is_none(), "twice: {rule}");
-            }
+        if let Some(case) = line.strip_prefix("  ") {
+            rules.entry(rule.clone()).or_default().push(case.to_owned());
+        } else {
+            line.clone_into(&mut rule);
+            assert!(rules.insert(rule.clone(), Vec::new()).is_none(), "twice: {rule}");
         }
     }
     rules

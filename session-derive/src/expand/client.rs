@@ -1,12 +1,13 @@
 //! The typed client: a method for every handler a client may call, and one for every query.
 
-use super::machine::{Expansion, allow_deprecated, owned_type, query_generics, reply, shown, without_bounds};
-use super::{generated_name, mentions, placed};
+use super::machine::{
+    Expansion, allow_deprecated, mirrored, owned_type, query_generics, reply, shown, without_bounds,
+};
+use super::{generated_name, mentions, text_of};
 use crate::model::{Handler, Param, Query};
 use crate::parse::Method;
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::spanned::Spanned;
+use quote::{ToTokens, format_ident, quote};
 use syn::{Attribute, Ident, parse_quote};
 
 pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
@@ -30,7 +31,7 @@ pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     let queries = machine.queries.iter().map(|query| self::query(expansion, query));
     let deprecated = allow_deprecated(machine);
     let doc = format!(
-        "The client of `{}`: its commands and queries as methods, over any transport.",
+        " The client of `{}`: its commands and queries as methods, over any transport.",
         names.machine
     );
     let client = quote! {
@@ -79,21 +80,21 @@ fn call_param(expansion: &Expansion<'_>) -> Ident {
 }
 
 fn command(expansion: &Expansion<'_>, handler: &Handler<'_>) -> TokenStream {
-    let Expansion { krate, command, .. } = expansion;
+    let krate = &expansion.krate;
     let variant = &handler.variant;
     let params = param_names(&handler.params);
-    let at_command = placed(krate, command.span());
-    let mirrored = quote_spanned!(command.span()=> <#command as #at_command::__private::Mirrored>);
+    let mirrored = mirrored(expansion);
     let signature = signature(expansion, handler.method, &handler.params, "Answer");
     let docs = docs(&handler.cfgs, handler.method);
     // That the arguments are the variant's fields is said about the handler; it is not said again here.
     quote! {
         #docs
         #signature {
+            type __Commands = #mirrored::Mirror;
             #krate::__private::call_command(
                 &self.call,
                 #krate::__private::same((#(#params,)*))
-                    .map(|fields| #mirrored::encode_mirror(<#mirrored::Mirror>::#variant(fields))),
+                    .map(|fields| #mirrored::encode_mirror(__Commands::#variant(fields))),
             )
         }
     }
@@ -117,7 +118,7 @@ fn query(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
 }
 
 fn docs(cfgs: &[&Attribute], method: &Method) -> TokenStream {
-    let shown = shown(method, &format!("Calls `{}`.", method.sig.ident));
+    let shown = shown(method, &format!(" Calls `{}`.", text_of(&method.sig.ident)));
     quote!(#(#cfgs)* #shown)
 }
 

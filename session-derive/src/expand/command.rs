@@ -239,6 +239,7 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {
+            type Command = Self;
             type Mirror = #mirror;
 
             #[inline]

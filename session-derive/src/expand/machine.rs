@@ -158,7 +158,7 @@ fn own_method(method: &Method, marks: &Marks) -> TokenStream {
         ("Deterministic", &marks.deterministic),
     ];
     let reasons = vouched.into_iter().filter_map(|(what, why)| {
-        let line = format!("{what} by assumption: {}", why.as_ref()?.value());
+        let line = format!(" {what} by assumption: {}", why.as_ref()?.value());
         // A paragraph of its own, behind whatever the user wrote.
         Some(quote!(#[doc = ""] #[doc = #line]))
     });
@@ -224,21 +224,24 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     let serde_path = serde.to_string();
     let variants = machine.queries.iter().map(|query| {
         let (cfgs, name) = (&query.cfgs, generated_name(&query.variant));
-        let docs = shown(query.method, &format!("Asks `{}`.", query.method.sig.ident));
+        let docs = shown(
+            query.method,
+            &format!(" Asks `{}`.", text_of(&query.method.sig.ident)),
+        );
         let fields = query.params.iter().map(|param| {
             let (name, ty) = (
                 param.name.as_ref().map(generated_name),
                 owned_type(param.ty, machine),
             );
             let doc = format!(
-                "The argument `{}`.",
+                " The argument `{}`.",
                 param.name.as_ref().map(text_of).unwrap_or_default()
             );
             quote!(#[doc = #doc] #name: #ty,)
         });
         quote!(#(#cfgs)* #docs #name { #(#fields)* },)
     });
-    let doc = format!("What clients may read of `{}`.", names.machine);
+    let doc = format!(" What clients may read of `{}`.", names.machine);
     quote! {
         #[doc = #doc]
         #[derive(#serde::Serialize, #serde::Deserialize)]
@@ -330,7 +333,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
         machine,
         ..
     } = expansion;
-    let variants = variants(expansion);
+    let variants = quote!(__VARIANTS);
     let rows = machine.handlers.iter().map(|handler| {
         let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
         quote!(#(#cfgs)* #name)
@@ -377,7 +380,15 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
             );
         }
     });
-    quote!(#missing #(#names)* #version)
+    let table = self::variants(expansion);
+    quote! {
+        const _: () = {
+            const __VARIANTS: &[#krate::schema::Variant] = #table;
+            #missing
+            #(#names)*
+            #version
+        };
+    }
 }
 
 fn implementation(expansion: &Expansion<'_>) -> TokenStream {
@@ -399,7 +410,7 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         let query = &names.query;
         quote!(#query #type_generics)
     };
-    let at_command = placed(krate, command.span());
+    let mirrored = mirrored(expansion);
     let cx = format_ident!("__cx", span = Span::mixed_site());
     let value = format_ident!("__value", span = Span::mixed_site());
     let arms = machine
@@ -422,7 +433,7 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         #deprecated
         #[automatically_derived]
         impl #impl_generics #krate::StateMachine for #self_ty #where_clause {
-            type Command = #command;
+            type Command = #mirrored::Command;
             type Query = #query_ty;
             type ServerRequest = #request;
 
@@ -434,9 +445,9 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
                 #value: #command,
             ) -> ::core::result::Result<#krate::Response, #krate::EncodeError> {
                 // A pattern takes an alias, and no qualified path.
-                type __Commands = <#command as #at_command::__private::Mirrored>::Mirror;
+                type __Commands = #mirrored::Mirror;
                 let _ = &#cx;
-                match <#command as #at_command::__private::Mirrored>::into_mirror(#value) {
+                match #mirrored::into_mirror(#value) {
                     #(#arms)*
                     // Without a handler the checks above have spoken already.
                     _ => #krate::__private::no_handler(),
@@ -654,6 +665,13 @@ fn schema(expansion: &Expansion<'_>) -> TokenStream {
             dropped: #krate::__private::StateOf::<Self>::DROPPED,
         }
     }
+}
+
+/// The command's way to its mirror. Shown at the command alone, so that a type without one is said once.
+pub(super) fn mirrored(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, .. } = expansion;
+    let krate = placed(krate, command.span());
+    quote_spanned!(command.span()=> <#command as #krate::__private::Mirrored>)
 }
 
 /// The table of the commands. A type that is no enum of commands has an empty one: that it is none is said
