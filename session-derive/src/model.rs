@@ -135,8 +135,14 @@ impl<'a> Machine<'a> {
             };
             errors.on(&method.sig.ident, words::second_hook(name));
         }
+        // rustc says that there are two of one name; whatever is made of the second would say it again.
+        let same_name = |(other, _): &(&Method, Marks)| other.sig.ident == method.sig.ident;
+        let is_second = cfgs.is_empty() && self.methods.iter().any(same_name);
         let (hook, query, internal) = (marks.hook, marks.query, marks.internal);
         self.methods.push((method, marks));
+        if is_second {
+            return;
+        }
         if errors.count() > before {
             self.whole = false;
             return;
