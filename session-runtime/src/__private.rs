@@ -8,7 +8,7 @@ mod field;
 pub use crate::__if_client as if_client;
 #[cfg(feature = "client")]
 pub use call::{call_command, call_query};
-pub use check::{Text, among, check_all_handled, check_names, check_version, is_among, misnamed, missing};
+pub use check::{among, check_all_handled, check_names, check_version, is_among};
 pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
 pub use serde;
 pub use session_derive::SessionCommand;

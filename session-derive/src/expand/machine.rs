@@ -341,9 +341,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let missing = machine.whole.then(|| {
         let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
-            const _: () = #krate::__private::check_all_handled(
-                #krate::__private::missing(#variants, &[#(#rows),*])
-            );
+            const _: () = #krate::__private::check_all_handled(#variants, &[#(#rows),*]);
         }
     });
     let with_params = machine
@@ -360,9 +358,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
         });
         quote_spanned! {ident.span()=>
             #(#cfgs)*
-            const _: () = #krate::__private::check_names(
-                #krate::__private::misnamed(#variants, #variant, #handler_name, &[#(#names),*])
-            );
+            const _: () = #krate::__private::check_names(#variants, #variant, #handler_name, &[#(#names),*]);
         }
     });
     let version = machine.args.version.as_ref().map(|version| {
