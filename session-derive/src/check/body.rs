@@ -142,7 +142,7 @@ impl Rules<'_> {
         }
         if let Some(position) = names
             .iter()
-            .position(|name| matches!(*name, "HashMap" | "HashSet"))
+            .position(|name| matches!(*name, "HashMap" | "HashSet" | "hash_map" | "hash_set"))
         {
             self.differs(
                 segments[position].span(),

@@ -36,6 +36,7 @@ pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     );
     let client = quote! {
         #[doc = #doc]
+        #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #vis struct #client #declared {
             call: #call,
             machine: ::core::marker::PhantomData<fn() -> (#(#machine_types,)*)>,

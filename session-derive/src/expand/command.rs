@@ -1,6 +1,6 @@
 //! The enum of the commands.
 
-use super::{generated_name, input, placed, text_of, without_self};
+use super::{generated_name, input, mentions, placed, text_of, without_self};
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::names::{handler_of, type_text, variant_of};
@@ -215,7 +215,17 @@ fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &Toke
 
 /// The mirror: one tuple a variant, so that the impl block's expansion can match without knowing the shape.
 fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
-    let mirror = generated_name(&format_ident!("{}Handlers", ident.unraw(), span = ident.span()));
+    // A name that the fields' types do not use: inside the block it would stand before theirs.
+    let types: TokenStream = variants
+        .iter()
+        .flat_map(|variant| &variant.fields)
+        .map(|field| field.ty.to_token_stream())
+        .collect();
+    let names = ["Handlers", "Mirror"].map(|suffix| format!("{}{suffix}", ident.unraw()));
+    let free = names
+        .iter()
+        .find(|name| !mentions(&types, std::slice::from_ref(*name)));
+    let mirror = generated_name(&Ident::new(free.map_or("__Mirror", String::as_str), ident.span()));
     let own = ident.to_token_stream();
     let tuples = variants.iter().map(|variant| {
         let name = &variant.ident;
