@@ -8,7 +8,7 @@ mod state;
 
 use crate::errors::Errors;
 use crate::words;
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::DeriveInput;
 
@@ -56,14 +56,24 @@ fn text_of(ident: &syn::Ident) -> String {
     syn::ext::IdentExt::unraw(ident).to_string()
 }
 
-/// The same tokens, shown at another place: where a path of ours begins is where its errors are shown.
-fn placed(tokens: &impl ToTokens, at: Span) -> TokenStream {
-    let tokens = tokens.to_token_stream().into_iter();
+/// The same path, shown at another place: where a path of ours begins is where its errors are shown.
+fn placed(path: &impl ToTokens, at: Span) -> TokenStream {
+    let tokens = path.to_token_stream().into_iter();
     let placed = tokens.map(|mut token| {
-        token.set_span(token.span().located_at(at));
+        // What `$crate` means is in its span; anything else means the same everywhere in the user's crate.
+        let at = if token.to_string() == "$crate" { token.span().located_at(at) } else { at };
+        token.set_span(at);
         token
     });
     placed.collect()
+}
+
+/// A name of the user's for something generated: shown at its place, but no code of the user's, so that lints
+/// about it are not theirs to silence.
+fn generated_name(name: &syn::Ident) -> syn::Ident {
+    let mut name = name.clone();
+    name.set_span(Span::call_site().located_at(name.span()));
+    name
 }
 
 /// Whether any of these tokens is one of the names.
@@ -76,4 +86,18 @@ fn mentions(tokens: &impl ToTokens, names: &[String]) -> bool {
         })
     }
     any(tokens.to_token_stream(), names)
+}
+
+/// The tokens with `Self` written out.
+fn without_self(tokens: TokenStream, meaning: &TokenStream) -> TokenStream {
+    let written_out = tokens.into_iter().flat_map(|token| match token {
+        TokenTree::Ident(ident) if ident == "Self" => meaning.clone(),
+        TokenTree::Group(group) => {
+            let mut inner = Group::new(group.delimiter(), without_self(group.stream(), meaning));
+            inner.set_span(group.span());
+            TokenTree::Group(inner).into()
+        }
+        other => other.into(),
+    });
+    written_out.collect()
 }

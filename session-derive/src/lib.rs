@@ -10,6 +10,8 @@ mod expand;
 mod model;
 mod names;
 mod parse;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use proc_macro::TokenStream;

@@ -9,7 +9,8 @@ use proc_macro2::TokenTree;
 use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::{
-    Attribute, FnArg, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety, Signature, Type,
+    Attribute, FnArg, GenericParam, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety,
+    Signature, Type,
 };
 
 /// The attributes of ours on a method.
@@ -121,8 +122,14 @@ impl<'a> Machine<'a> {
             let name = if marks.hook == Some(true) { "session_closed" } else { "session_created" };
             errors.on(&method.sig.ident, words::second_hook(name));
         }
+        // rustc says that there are two of one name; whatever is made of the second would say it again.
+        let same_name = |(other, _): &(&Method, Marks)| other.sig.ident == method.sig.ident;
+        let is_second = cfgs.is_empty() && self.methods.iter().any(same_name);
         let (hook, query, internal) = (marks.hook, marks.query, marks.internal);
         self.methods.push((method, marks));
+        if is_second {
+            return;
+        }
         if errors.count() > before {
             self.whole = false;
             return;
@@ -236,16 +243,14 @@ fn signature<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&
     if let Some(token) = &sig.asyncness {
         errors.on(token, words::ASYNC_HANDLER);
     }
-    if let Some(token) = &sig.constness {
-        errors.on(token, words::CONST_HANDLER);
-    }
     if let Safety::Unsafe(token) = &sig.safety {
         errors.on(token, words::UNSAFE_HANDLER);
     }
     if let Some(abi) = &sig.abi {
         errors.on(abi, words::EXTERN_HANDLER);
     }
-    if let Some(first) = sig.generics.params.first() {
+    let is_lifetime = |param: &&GenericParam| matches!(param, GenericParam::Lifetime(_));
+    if let Some(first) = sig.generics.params.iter().find(|param| !is_lifetime(param)) {
         errors.on(first, words::GENERIC_HANDLER);
     }
     receiver(sig, marks, errors);

@@ -103,11 +103,10 @@ pub(crate) const QUERY_RECEIVER: &str = "a query only reads: write `&self`";
 pub(crate) const ASYNC_HANDLER: &str = "a handler cannot be `async`: every replica must do the same in one step; send a \
      server request, and take the result as a command";
 pub(crate) const UNSAFE_HANDLER: &str = "a handler cannot be `unsafe`; remove it";
-pub(crate) const CONST_HANDLER: &str = "a handler cannot be `const`; remove it";
 pub(crate) const EXTERN_HANDLER: &str = "a handler cannot be `extern`; remove it";
 pub(crate) const GENERIC_HANDLER: &str =
     "a handler cannot be generic: one variant is one call; write the types out";
-pub(crate) const REFERENCE_PARAMETER: &str = "the fields of a command are owned; take this by value";
+pub(crate) const REFERENCE_PARAMETER: &str = "what a command or a query carries is owned; take this by value";
 pub(crate) const CONTEXT_POSITION: &str =
     "a `&mut` parameter can only be the context, which stands right behind `self`";
 pub(crate) const QUERY_CONTEXT: &str = "a query has no context: it runs outside the log, on one replica only";

@@ -8,7 +8,7 @@ mod field;
 pub use crate::__if_client as if_client;
 #[cfg(feature = "client")]
 pub use call::{call_command, call_query};
-pub use check::{Text, among, check_all_handled, check_names, check_version, is_among, misnamed, missing};
+pub use check::{among, check_all_handled, check_names, check_version, is_among};
 pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
 pub use serde;
 pub use session_derive::SessionCommand;
@@ -34,6 +34,8 @@ use std::marker::PhantomData;
     note = "write `#[state_machine]` on the enum that `command = ...` names"
 )]
 pub trait Mirrored: Command {
+    /// The enum itself. The machine names its command this way, so that a type without a mirror is one error.
+    type Command: Command;
     /// The mirror.
     type Mirror;
     /// To the mirror.
@@ -138,16 +140,12 @@ impl<T> NoCommand for CommandOf<T> {}
     note = "a query returns a value, not a `Result`: use `Option` for what may not be there; an own type derives `Serialize`, `Deserialize` and `Deterministic`"
 )]
 pub trait QueryReply {
-    /// The type itself.
-    type Answer;
     /// The answer's bytes.
     fn encode(&self) -> Result<Bytes, EncodeError>;
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: Wire> QueryReply for T {
-    type Answer = T;
-
     fn encode(&self) -> Result<Bytes, EncodeError> {
         codec::encode(self)
     }

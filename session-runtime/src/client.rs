@@ -10,15 +10,81 @@ pub use session::{ClientConfig, ClientEvent, ClientSession, SubmitError};
 
 use crate::{
     action::{RefuseReason, RequestError, Response},
-    codec::{DecodeError, EncodeError},
-    wire::Never,
+    codec::{self, DecodeError, EncodeError},
+    wire::{Never, Reply},
 };
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
-/// What a method of a typed client returns: the machine's answer, when it has come.
-pub type Answer<'a, T, E = Never> = Pin<Box<dyn Future<Output = Result<T, ClientError<E>>> + Send + 'a>>;
+/// What a method of a typed client returns for a handler's reply `R`: a future of the machine's answer. A reply
+/// `u64` is awaited as `Result<u64, ClientError>`, a reply `Result<u64, Refused>` as
+/// `Result<u64, ClientError<Refused>>`.
+#[must_use = "nothing is sent before the answer is awaited"]
+pub struct Answer<'a, R> {
+    response: Sent<'a, Response>,
+    reply: PhantomData<fn() -> R>,
+}
+
+/// What a method of a typed client returns for a query's answer `T`: a future of it.
+#[must_use = "nothing is sent before the answer is awaited"]
+pub struct QueryAnswer<'a, T> {
+    answer: Sent<'a, Bytes>,
+    value: PhantomData<fn() -> T>,
+}
+
+type Sent<'a, T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send + 'a>>;
+
+impl<'a, R> Answer<'a, R> {
+    /// Sends an encoded command.
+    pub(crate) fn new(call: &'a impl Call, payload: Result<Bytes, EncodeError>) -> Self {
+        let response = Box::pin(async move { call.command(payload.map_err(ClientError::Encode)?).await });
+        Self { response, reply: PhantomData }
+    }
+}
+
+impl<'a, T> QueryAnswer<'a, T> {
+    /// Sends an encoded query.
+    pub(crate) fn new(call: &'a impl Call, payload: Result<Bytes, EncodeError>) -> Self {
+        let answer = Box::pin(async move { call.query(payload.map_err(ClientError::Encode)?).await });
+        Self { answer, value: PhantomData }
+    }
+}
+
+impl<R: Reply> Future for Answer<'_, R> {
+    type Output = Result<R::Accepted, ClientError<R::Rejected>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.response.as_mut().poll(cx).map(|response| {
+            let response = response.map_err(ClientError::retyped)?;
+            R::from_response(&response).map_err(ClientError::Decode)?.map_err(ClientError::Rejected)
+        })
+    }
+}
+
+impl<T: DeserializeOwned> Future for QueryAnswer<'_, T> {
+    type Output = Result<T, ClientError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = self.answer.as_mut().poll(cx);
+        answer.map(|answer| codec::decode(&answer?).map_err(ClientError::Decode))
+    }
+}
+
+impl<R> fmt::Debug for Answer<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for QueryAnswer<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryAnswer").finish_non_exhaustive()
+    }
+}
 
 /// How a typed client reaches its machine: a session of a cluster, an embedded machine, or a test.
 ///

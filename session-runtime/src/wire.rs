@@ -1,8 +1,8 @@
 //! Which types may stand in a log, an answer or the state, and how a handler's return becomes an answer.
 
 use crate::{
-    action::Response,
-    codec::EncodeError,
+    action::{Response, Status},
+    codec::{self, DecodeError, EncodeError},
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
 };
 use bytes::Bytes;
@@ -140,6 +140,14 @@ pub trait Reply {
 
     /// The answer as it is cached and sent.
     fn into_response(self) -> Result<Response, EncodeError>;
+
+    /// The way back: what a client makes of the answer.
+    fn from_response(response: &Response) -> Result<Result<Self::Accepted, Self::Rejected>, DecodeError> {
+        match response.status {
+            Status::Accepted => codec::decode(&response.payload).map(Ok),
+            Status::Rejected => codec::decode(&response.payload).map(Err),
+        }
+    }
 }
 
 #[diagnostic::do_not_recommend]

@@ -218,7 +218,7 @@ impl Call for InMemory {
 }
 
 /// Runs a future that never waits, and asks of it that it can go to another thread.
-fn run<T>(future: impl Future<Output = T> + Send) -> T {
+fn run<T>(future: impl std::future::Future<Output = T> + Send) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("nothing here waits"),

@@ -24,4 +24,16 @@ macro_rules! folders {
     )*};
 }
 
-folders!(attribute, commands, handlers, replies, infallible, deterministic, queries, hooks, state, derives);
+folders!(
+    attribute,
+    commands,
+    handlers,
+    replies,
+    infallible,
+    deterministic,
+    queries,
+    hooks,
+    state,
+    derives,
+    odd,
+);

@@ -3,8 +3,8 @@
 //! It plays a short log by itself - a lost answer, a retry, a restart from a snapshot - and says what happens.
 
 use session_runtime::{
-    Command, RaftAction, RequestId, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot, State,
-    Timestamp, codec, state_machine,
+    Command, RaftAction, RequestId, ServerAction, ServerRequestId, SessionId, SessionStateMachine, Snapshot,
+    State, Timestamp, codec, state_machine,
 };
 use std::collections::BTreeMap;
 use std::error::Error;

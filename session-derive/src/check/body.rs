@@ -110,7 +110,9 @@ impl Rules<'_> {
             self.differs(segments[position].span(), &what, USE_RNG);
             return;
         }
-        if let Some(position) = names.iter().position(|name| matches!(*name, "HashMap" | "HashSet")) {
+        if let Some(position) =
+            names.iter().position(|name| matches!(*name, "HashMap" | "HashSet" | "hash_map" | "hash_set"))
+        {
             self.differs(segments[position].span(), &format!("`{}`", names[position]), USE_BTREE);
             return;
         }

@@ -61,8 +61,11 @@ fn strip(attrs: &mut [Attribute]) {
 
 fn attributes(attrs: &[Attribute], errors: &Errors) {
     let all: Vec<Meta> = attrs.iter().flat_map(metas).collect();
+    let has_tag = all.iter().any(|meta| meta.path().is_ident("tag"));
     for meta in &all {
-        if let Some(message) = refusal(meta, &all) {
+        // `content` goes with `tag`, and is no second mistake.
+        let said = has_tag && meta.path().is_ident("content");
+        if let (Some(message), false) = (refusal(meta, &all), said) {
             errors.on(meta.path(), message);
         }
     }

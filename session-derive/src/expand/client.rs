@@ -1,13 +1,14 @@
 //! The typed client: a method for every handler a client may call, and one for every query.
 
-use super::machine::{Expansion, allow_deprecated, of_reply, owned_type, reply, reply_place, shown};
-use super::{mentions, placed};
+use super::machine::{
+    Expansion, allow_deprecated, mirrored, owned_type, query_generics, reply, shown, without_bounds,
+};
+use super::{generated_name, mentions, text_of};
 use crate::model::{Handler, Param, Query};
 use crate::parse::Method;
-use proc_macro2::{Delimiter, Group, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::spanned::Spanned;
-use syn::{Attribute, GenericParam, Generics, Ident, Path, parse_quote};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::{Attribute, Ident, parse_quote};
 
 pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, names, machine, .. } = expansion;
@@ -23,11 +24,12 @@ pub(super) fn client(expansion: &Expansion<'_>) -> TokenStream {
     let queries = machine.queries.iter().map(|query| self::query(expansion, query));
     let deprecated = allow_deprecated(machine);
     let doc = format!(
-        "The client of `{}`: its commands and queries as methods, over any transport.",
+        " The client of `{}`: its commands and queries as methods, over any transport.",
         names.machine
     );
     let client = quote! {
         #[doc = #doc]
+        #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #vis struct #client #declared {
             call: #call,
             machine: ::core::marker::PhantomData<fn() -> (#(#machine_types,)*)>,
@@ -61,102 +63,62 @@ fn call_param(expansion: &Expansion<'_>) -> Ident {
     format_ident!("{}", free.unwrap_or_else(|| "C".to_owned()), span = Span::call_site())
 }
 
-/// The parameters as a struct declares them when only its impl needs the bounds.
-fn without_bounds(generics: &Generics) -> Generics {
-    let mut generics = generics.clone();
-    generics.where_clause = None;
-    for param in &mut generics.params {
-        if let GenericParam::Type(param) = param {
-            param.colon_token = None;
-            param.bounds.clear();
-        }
-    }
-    generics
-}
-
 fn command(expansion: &Expansion<'_>, handler: &Handler<'_>) -> TokenStream {
-    let Expansion { krate, command, machine, .. } = expansion;
+    let krate = &expansion.krate;
     let variant = &handler.variant;
     let params = param_names(&handler.params);
-    let reply = owned_type(&reply(handler.method), machine);
-    let role = quote!(Reply);
-    let accepted = of_reply(krate, handler.method, &reply, &role, "Accepted");
-    let rejected = of_reply(krate, handler.method, &reply, &role, "Rejected");
-    let at_command = placed(krate, command.span());
-    let mirrored = quote_spanned!(command.span()=> <#command as #at_command::__private::Mirrored>);
-    let mirror = quote!(<#mirrored::Mirror>);
-    // That the arguments are the variant's fields is said about the handler; it is not said again here.
-    let body = called(
-        krate,
-        handler.method,
-        "call_command",
-        &quote! {
-            &self.call,
-            #krate::__private::same((#(#params,)*)).map(|fields| #mirrored::encode_mirror(#mirror::#variant(fields))),
-        },
-    );
-    let result = quote!(#accepted, #rejected);
-    let signature = signature(expansion, handler.method, &handler.params, &result);
+    let mirrored = mirrored(expansion);
+    let signature = signature(expansion, handler.method, &handler.params, "Answer");
     let docs = docs(&handler.cfgs, handler.method);
-    quote!(#docs #signature { #body })
+    // That the arguments are the variant's fields is said about the handler; it is not said again here.
+    quote! {
+        #docs
+        #signature {
+            type __Commands = #mirrored::Mirror;
+            #krate::__private::call_command(
+                &self.call,
+                #krate::__private::same((#(#params,)*))
+                    .map(|fields| #mirrored::encode_mirror(__Commands::#variant(fields))),
+            )
+        }
+    }
 }
 
 fn query(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
-    let Expansion { krate, machine, names, .. } = expansion;
-    let (variant, enumeration) = (&query.variant, &names.query);
+    let krate = &expansion.krate;
+    let (variant, enumeration) = (&query.variant, &expansion.names.query);
+    let generics = query_generics(expansion.machine);
+    let (_, type_generics, _) = generics.split_for_impl();
+    let turbofish = type_generics.as_turbofish();
     let params = param_names(&query.params);
-    let reply = owned_type(&reply(query.method), machine);
-    let body = called(
-        krate,
-        query.method,
-        "call_query",
-        &quote! {
-            &self.call, #enumeration::#variant { #(#params),* }
-        },
-    );
-    let role = quote!(__private::QueryReply);
-    let answer = of_reply(krate, query.method, &reply, &role, "Answer");
-    let result = quote!(#answer);
-    let signature = signature(expansion, query.method, &query.params, &result);
+    let signature = signature(expansion, query.method, &query.params, "QueryAnswer");
     let docs = docs(&query.cfgs, query.method);
-    quote!(#docs #signature { #body })
-}
-
-/// A call of the runtime that is shown at the method's reply, like everything that depends on it.
-fn called(krate: &Path, method: &Method, function: &str, arguments: &TokenStream) -> TokenStream {
-    let (first, last) = reply_place(method);
-    let krate = placed(krate, first);
-    let function = Ident::new(function, first);
-    let mut arguments = Group::new(Delimiter::Parenthesis, arguments.clone());
-    arguments.set_span(last);
-    let path = quote_spanned!(first=> #krate::__private::#function);
-    quote!(#path #arguments)
+    quote! {
+        #docs
+        #signature {
+            #krate::__private::call_query(&self.call, #enumeration #turbofish::#variant { #(#params),* })
+        }
+    }
 }
 
 fn docs(cfgs: &[&Attribute], method: &Method) -> TokenStream {
-    let shown = shown(method, &format!("Calls `{}`.", method.sig.ident));
+    let shown = shown(method, &format!(" Calls `{}`.", text_of(&method.sig.ident)));
     quote!(#(#cfgs)* #shown)
 }
 
 /// A method that returns a future that is `Send`, whatever the arguments are: they are encoded before it waits.
-fn signature(
-    expansion: &Expansion<'_>,
-    method: &Method,
-    params: &[Param<'_>],
-    result: &TokenStream,
-) -> TokenStream {
+fn signature(expansion: &Expansion<'_>, method: &Method, params: &[Param<'_>], answer: &str) -> TokenStream {
+    let Expansion { krate, machine, .. } = expansion;
     // The constructor has this name already.
     let name = match &method.sig.ident {
-        name if name == "new" => format_ident!("new_", span = name.span()),
-        name => name.clone(),
+        name if name == "new" => generated_name(&format_ident!("new_", span = name.span())),
+        name => generated_name(name),
     };
     let names = param_names(params);
-    let types = params.iter().map(|param| owned_type(param.ty, expansion.machine));
-    let (first, last) = reply_place(method);
-    let krate = placed(&expansion.krate, first);
-    let open = quote_spanned!(first=> #krate::client::Answer<'_,);
-    let close = quote_spanned!(last=> >);
-    quote!(pub fn #name(&self, #(#names: #types),*) -> #open #result #close)
+    let types = params.iter().map(|param| owned_type(param.ty, machine));
+    let answer = Ident::new(answer, Span::call_site());
+    let reply = owned_type(&reply(method), machine);
+    quote!(pub fn #name(&self, #(#names: #types),*) -> #krate::client::#answer<'_, #reply>)
 }
 
 /// The names of the parameters; a pattern gets one by its position.

@@ -1,6 +1,6 @@
 //! The enum of the commands.
 
-use super::{input, placed, text_of};
+use super::{generated_name, input, mentions, placed, text_of, without_self};
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::names::{handler_of, type_text, variant_of};
@@ -8,6 +8,7 @@ use crate::parse::{Args, cfgs, default_crate, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Fields, Ident, ItemEnum, Meta, Path, Token, Variant};
@@ -114,9 +115,9 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
         if reason(&field.attrs, "assume_deterministic", &errors).is_some() {
             return None;
         }
-        let ty = &field.ty;
-        let krate = placed(&krate, ty.span());
-        Some(quote_spanned!(ty.span()=> #krate::__private::is_deterministic::<#ty>();))
+        let krate = placed(&krate, field.ty.span());
+        let ty = without_self(field.ty.to_token_stream(), &item.ident.to_token_stream());
+        Some(quote_spanned!(field.ty.span()=> #krate::__private::is_deterministic::<#ty>();))
     });
     let probes: TokenStream = probes.collect();
     let ident = &item.ident;
@@ -146,7 +147,7 @@ fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     let rows = variants.iter().map(|variant| {
         let name = text_of(&variant.ident);
         let handler = format_ident!("r#{}", handler_of(&variant.ident));
-        if variant_of(&handler) != syn::ext::IdentExt::unraw(&variant.ident) {
+        if variant_of(&handler) != variant.ident.unraw() {
             errors.on(&variant.ident, words::unreachable_variant(&name));
         }
         let since = since_of(&variant.attrs, errors).unwrap_or(1);
@@ -202,14 +203,20 @@ fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &Toke
 
 /// The mirror: one tuple a variant, so that the impl block's expansion can match without knowing the shape.
 fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
-    let mirror = format_ident!("{}Handlers", syn::ext::IdentExt::unraw(ident), span = ident.span());
+    // A name that the fields' types do not use: inside the block it would stand before theirs.
+    let types: TokenStream =
+        variants.iter().flat_map(|variant| &variant.fields).map(|field| field.ty.to_token_stream()).collect();
+    let names = ["Handlers", "Mirror"].map(|suffix| format!("{}{suffix}", ident.unraw()));
+    let free = names.iter().find(|name| !mentions(&types, std::slice::from_ref(*name)));
+    let mirror = generated_name(&Ident::new(free.map_or("__Mirror", String::as_str), ident.span()));
+    let own = ident.to_token_stream();
     let tuples = variants.iter().map(|variant| {
         let name = &variant.ident;
-        let types = variant.fields.iter().map(|field| &field.ty);
+        let types = variant.fields.iter().map(|field| without_self(field.ty.to_token_stream(), &own));
         quote!(#name((#(#types,)*)),)
     });
     // At the user's enum, which is what an error about an unknown variant should show.
-    let declaration = quote_spanned!(ident.span()=> pub enum #mirror { #(#tuples)* });
+    let declaration = quote_spanned!(mirror.span()=> pub enum #mirror { #(#tuples)* });
     let shapes: Vec<(TokenStream, TokenStream)> = variants.iter().map(|variant| shape(variant)).collect();
     let into = shapes.iter().map(|(own, mirrored)| quote!(Self::#own => #mirror::#mirrored,));
     let from = shapes.iter().map(|(own, mirrored)| quote!(#mirror::#mirrored => Self::#own,));
@@ -218,6 +225,7 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {
+            type Command = Self;
             type Mirror = #mirror;
 
             #[inline]

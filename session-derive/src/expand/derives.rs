@@ -1,12 +1,12 @@
 //! The small derives: `Deterministic` and `Rejection`.
 
-use super::{input, placed};
+use super::{input, placed, without_self};
 use crate::check::check_serde;
 use crate::errors::Errors;
 use crate::parse::{derive_crate, reason};
 use crate::words;
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Field, GenericParam, Generics, Path, parse_quote};
 
@@ -20,13 +20,15 @@ pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
     check_serde(&item, &errors);
     let generics = bounded(&item.generics, &krate);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let ident = &item.ident;
+    let own = quote!(#ident #type_generics);
     let probes: TokenStream = fields(&item, "Deterministic", &errors)
         .into_iter()
         .filter(|field| reason(&field.attrs, "assume_deterministic", &errors).is_none())
         .map(|field| {
-            let ty = &field.ty;
-            let krate = placed(&krate, ty.span());
-            quote_spanned!(ty.span()=> #krate::__private::is_deterministic::<#ty>();)
+            let krate = placed(&krate, field.ty.span());
+            let ty = without_self(field.ty.to_token_stream(), &own);
+            quote_spanned!(field.ty.span()=> #krate::__private::is_deterministic::<#ty>();)
         })
         .collect();
     // The parameters must be in scope of the probes, which only a generic function can give them.

@@ -1,6 +1,6 @@
 //! The impl block of the handlers.
 
-use super::{client, mentions, placed, text_of};
+use super::{client, generated_name, mentions, placed, text_of, without_self};
 use crate::check::check_body;
 use crate::errors::Errors;
 use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
@@ -139,7 +139,7 @@ fn own_method(method: &Method, marks: &Marks) -> TokenStream {
     let attrs = attrs.iter().filter(|attr| !is_ours(attr));
     let vouched = [("Infallible", &marks.infallible), ("Deterministic", &marks.deterministic)];
     let reasons = vouched.into_iter().filter_map(|(what, why)| {
-        let line = format!("{what} by assumption: {}", why.as_ref()?.value());
+        let line = format!(" {what} by assumption: {}", why.as_ref()?.value());
         // A paragraph of its own, behind whatever the user wrote.
         Some(quote!(#[doc = ""] #[doc = #line]))
     });
@@ -194,24 +194,26 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     let Names { query, query_vis, .. } = names;
     let generics = query_generics(machine);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    // serde's derives add the bounds they need, and do not get along with others that imply them.
+    let declared = without_bounds(&generics);
     let serde = quote!(#krate::__private::serde);
     let serde_path = serde.to_string();
     let variants = machine.queries.iter().map(|query| {
-        let (cfgs, name) = (&query.cfgs, &query.variant);
-        let docs = shown(query.method, &format!("Asks `{}`.", query.method.sig.ident));
+        let (cfgs, name) = (&query.cfgs, generated_name(&query.variant));
+        let docs = shown(query.method, &format!(" Asks `{}`.", text_of(&query.method.sig.ident)));
         let fields = query.params.iter().map(|param| {
-            let (name, ty) = (&param.name, owned_type(param.ty, machine));
-            let doc = format!("The argument `{}`.", param.name.as_ref().map(text_of).unwrap_or_default());
+            let (name, ty) = (param.name.as_ref().map(generated_name), owned_type(param.ty, machine));
+            let doc = format!(" The argument `{}`.", param.name.as_ref().map(text_of).unwrap_or_default());
             quote!(#[doc = #doc] #name: #ty,)
         });
         quote!(#(#cfgs)* #docs #name { #(#fields)* },)
     });
-    let doc = format!("What clients may read of `{}`.", names.machine);
+    let doc = format!(" What clients may read of `{}`.", names.machine);
     quote! {
         #[doc = #doc]
         #[derive(#serde::Serialize, #serde::Deserialize)]
         #[serde(crate = #serde_path)]
-        #query_vis enum #query #generics #where_clause { #(#variants)* }
+        #query_vis enum #query #declared { #(#variants)* }
 
         #[automatically_derived]
         impl #impl_generics #krate::Query for #query #type_generics #where_clause {}
@@ -219,7 +221,7 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
 }
 
 /// The parameters of the machine that its queries' arguments name.
-fn query_generics(machine: &Machine<'_>) -> Generics {
+pub(super) fn query_generics(machine: &Machine<'_>) -> Generics {
     let mut generics = machine.block.generics.clone();
     let params: Vec<GenericParam> = generics.params.iter().cloned().collect();
     let name = |param: &GenericParam| match param {
@@ -243,24 +245,22 @@ fn query_generics(machine: &Machine<'_>) -> Generics {
     generics
 }
 
+/// The parameters as a type declares them when only its impls need the bounds.
+pub(super) fn without_bounds(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    generics.where_clause = None;
+    for param in &mut generics.params {
+        if let GenericParam::Type(param) = param {
+            param.colon_token = None;
+            param.bounds.clear();
+        }
+    }
+    generics
+}
+
 /// `Self` in a signature means the machine; outside its impl block it must be written out.
 pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStream {
-    fn replaced(tokens: TokenStream, with: &TokenStream) -> TokenStream {
-        use proc_macro2::Group;
-        tokens
-            .into_iter()
-            .flat_map(|token| match token {
-                TokenTree::Ident(ident) if ident == "Self" => with.clone(),
-                TokenTree::Group(group) => {
-                    let mut inner = Group::new(group.delimiter(), replaced(group.stream(), with));
-                    inner.set_span(group.span());
-                    TokenTree::Group(inner).into()
-                }
-                other => other.into(),
-            })
-            .collect()
-    }
-    replaced(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
+    without_self(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
 }
 
 /// Docs and deprecation of a method, for what is generated after it.
@@ -292,7 +292,7 @@ pub(super) fn reply(method: &Method) -> Type {
 /// What the compiler checks over the table of the variants, with better words than a match would give.
 fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, command, machine, .. } = expansion;
-    let variants = variants(expansion);
+    let variants = quote!(__VARIANTS);
     let rows = machine.handlers.iter().map(|handler| {
         let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
         quote!(#(#cfgs)* #name)
@@ -300,9 +300,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let missing = machine.whole.then(|| {
         let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
-            const _: () = #krate::__private::check_all_handled(
-                #krate::__private::missing(#variants, &[#(#rows),*])
-            );
+            const _: () = #krate::__private::check_all_handled(#variants, &[#(#rows),*]);
         }
     });
     let with_params = machine.handlers.iter().filter(|handler| !handler.params.is_empty());
@@ -316,9 +314,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
         });
         quote_spanned! {ident.span()=>
             #(#cfgs)*
-            const _: () = #krate::__private::check_names(
-                #krate::__private::misnamed(#variants, #variant, #handler_name, &[#(#names),*])
-            );
+            const _: () = #krate::__private::check_names(#variants, #variant, #handler_name, &[#(#names),*]);
         }
     });
     let version = machine.args.version.as_ref().map(|version| {
@@ -336,7 +332,15 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
             );
         }
     });
-    quote!(#missing #(#names)* #version)
+    let table = self::variants(expansion);
+    quote! {
+        const _: () = {
+            const __VARIANTS: &[#krate::schema::Variant] = #table;
+            #missing
+            #(#names)*
+            #version
+        };
+    }
 }
 
 fn implementation(expansion: &Expansion<'_>) -> TokenStream {
@@ -353,7 +357,7 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         let query = &names.query;
         quote!(#query #type_generics)
     };
-    let at_command = placed(krate, command.span());
+    let mirrored = mirrored(expansion);
     let cx = format_ident!("__cx", span = Span::mixed_site());
     let value = format_ident!("__value", span = Span::mixed_site());
     let arms = machine.handlers.iter().map(|handler| arm(expansion, handler, &request, &cx));
@@ -370,7 +374,7 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         #deprecated
         #[automatically_derived]
         impl #impl_generics #krate::StateMachine for #self_ty #where_clause {
-            type Command = #command;
+            type Command = #mirrored::Command;
             type Query = #query_ty;
             type ServerRequest = #request;
 
@@ -382,9 +386,9 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
                 #value: #command,
             ) -> ::core::result::Result<#krate::Response, #krate::EncodeError> {
                 // A pattern takes an alias, and no qualified path.
-                type __Commands = <#command as #at_command::__private::Mirrored>::Mirror;
+                type __Commands = #mirrored::Mirror;
                 let _ = &#cx;
-                match <#command as #at_command::__private::Mirrored>::into_mirror(#value) {
+                match #mirrored::into_mirror(#value) {
                     #(#arms)*
                     // Without a handler the checks above have spoken already.
                     _ => #krate::__private::no_handler(),
@@ -440,7 +444,7 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, 
 }
 
 /// The first and the last token of a method's reply: where messages about its answer begin and end.
-pub(super) fn reply_place(method: &Method) -> (Span, Span) {
+fn reply_place(method: &Method) -> (Span, Span) {
     let tokens: Vec<TokenTree> = match &method.sig.output {
         ReturnType::Default => method.sig.ident.to_token_stream().into_iter().collect(),
         ReturnType::Type(_, ty) => ty.to_token_stream().into_iter().collect(),
@@ -459,7 +463,7 @@ pub(super) fn reply_place(method: &Method) -> (Span, Span) {
 
 /// `<reply as role>::item`, shown at the user's reply from its first token to its last. Every use of a reply is
 /// written this way: the compiler says the same thing about the same place only once.
-pub(super) fn of_reply(
+fn of_reply(
     krate: &Path,
     method: &Method,
     reply: &impl ToTokens,
@@ -568,6 +572,13 @@ fn schema(expansion: &Expansion<'_>) -> TokenStream {
             dropped: #krate::__private::StateOf::<Self>::DROPPED,
         }
     }
+}
+
+/// The command's way to its mirror. Shown at the command alone, so that a type without one is said once.
+pub(super) fn mirrored(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, .. } = expansion;
+    let krate = placed(krate, command.span());
+    quote_spanned!(command.span()=> <#command as #krate::__private::Mirrored>)
 }
 
 /// The table of the commands. A type that is no enum of commands has an empty one: that it is none is said

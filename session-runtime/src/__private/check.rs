@@ -9,7 +9,7 @@ const CAPACITY: usize = 4096;
 
 /// A message under construction; empty if there is nothing to say. What does not fit is cut off.
 #[derive(Clone, Copy, Debug)]
-pub struct Text {
+struct Text {
     bytes: [u8; CAPACITY],
     length: usize,
 }
@@ -126,17 +126,28 @@ const fn is_near(left: &str, right: &str) -> bool {
     longer - start - end <= 2
 }
 
-/// Which commands no handler answers. One whose name is nearly that of a handler without a command is left to
-/// the error about that handler.
-pub const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
-    let mut text = Text::new();
+/// Checks that every command has a handler, or says which have none. One whose name is nearly that of a handler
+/// without a command is left to the error about that handler.
+#[track_caller]
+pub const fn check_all_handled(variants: &[Variant], handlers: &[&str]) {
+    let mut at = 0;
+    while at < variants.len() {
+        let missed = is_missing(variants, handlers, variants[at].name);
+        assert!(!missed, "{}", missing(variants, handlers).as_str());
+        at += 1;
+    }
+}
+
+const fn is_missing(variants: &[Variant], handlers: &[&str], variant: &str) -> bool {
+    !contains(handlers, variant) && !is_misspelled(variants, handlers, variant)
+}
+
+const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
+    let mut text = Text::new().push("a command has no handler; add to this impl block");
     let mut at = 0;
     while at < variants.len() {
         let variant = variants[at];
-        if !contains(handlers, variant.name) && !is_misspelled(variants, handlers, variant.name) {
-            if text.length == 0 {
-                text = text.push("a command has no handler; add to this impl block");
-            }
+        if is_missing(variants, handlers, variant.name) {
             text = text.push("\n    fn ").push_handler(variant.name).push("(&mut self");
             text = signature(text, variant.fields).push(") { .. }");
             text = text.push("  // for `").push(variant.name).push("`");
@@ -179,26 +190,26 @@ const fn signature(mut text: Text, fields: Fields) -> Text {
     }
 }
 
-/// How the arguments of a handler are not named like the fields of its struct variant. A different number is
+/// Checks that the arguments of a handler are named like the fields of its struct variant. A different number is
 /// left to the error about the types.
-pub const fn misnamed(variants: &[Variant], variant: &str, handler: &str, names: &[&str]) -> Text {
-    let text = Text::new();
+#[track_caller]
+pub const fn check_names(variants: &[Variant], variant: &str, handler: &str, names: &[&str]) {
     let Some(Variant { fields: Fields::Struct(fields), .. }) = find(variants, variant) else {
-        return text;
+        return;
     };
     if fields.len() != names.len() {
-        return text;
+        return;
     }
-    let mut same = true;
     let mut at = 0;
     while at < names.len() {
-        same = same && equal(names[at], fields[at].0);
+        let same = equal(names[at], fields[at].0);
+        assert!(same, "{}", misnamed(variant, handler, names, fields).as_str());
         at += 1;
     }
-    if same {
-        return text;
-    }
-    let mut text = text.push("the arguments of `").push(handler).push("` are (");
+}
+
+const fn misnamed(variant: &str, handler: &str, names: &[&str], fields: &[(&str, &str)]) -> Text {
+    let mut text = Text::new().push("the arguments of `").push(handler).push("` are (");
     let mut at = 0;
     while at < names.len() {
         text = text.push(if at > 0 { ", " } else { "" }).push(names[at]);
@@ -211,18 +222,6 @@ pub const fn misnamed(variants: &[Variant], variant: &str, handler: &str, names:
         at += 1;
     }
     text.push(" }; give the arguments the fields' names, in the fields' order")
-}
-
-/// Says which commands have no handler.
-#[track_caller]
-pub const fn check_all_handled(missing: Text) {
-    assert!(missing.length == 0, "{}", missing.as_str());
-}
-
-/// Says which arguments are misnamed.
-#[track_caller]
-pub const fn check_names(misnamed: Text) {
-    assert!(misnamed.length == 0, "{}", misnamed.as_str());
 }
 
 /// A machine's version covers everything in it.

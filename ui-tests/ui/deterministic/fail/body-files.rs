@@ -13,8 +13,7 @@ struct Machine {
 #[state_machine(command = Ask)]
 impl Machine {
     fn add(&mut self, amount: u64) -> u64 {
-        use std::fs;
-        fs::read("limit").map_or(amount, |limit| limit.len() as u64)
+        std::fs::read("limit").map_or(amount, |limit| limit.len() as u64)
     }
 }
 

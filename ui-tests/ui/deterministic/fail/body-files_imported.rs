@@ -1,3 +1,4 @@
+use std::fs;
 use session_runtime::{State, state_machine};
 
 #[state_machine]
@@ -12,8 +13,8 @@ struct Machine {
 
 #[state_machine(command = Ask)]
 impl Machine {
-    fn add<'a>(&'a mut self, amount: u64) -> u64 {
-        amount
+    fn add(&mut self, amount: u64) -> u64 {
+        fs::read("limit").map_or(amount, |limit| limit.len() as u64)
     }
 }
 

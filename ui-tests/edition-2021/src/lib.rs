@@ -1,0 +1,1 @@
+//! Nothing here: `tests/` runs what the other crates have, in this edition.
