@@ -72,7 +72,7 @@ impl Shop {
     }
 
     fn deposit(&self) -> u64 {
-        self.total ^ 2
+        self.total.rotate_left(2)
     }
 
     fn withdraw(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -80,7 +80,7 @@ impl Shop {
     }
 
     fn transfer(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 4, amount)
+        self.step(account.rotate_left(4), amount)
     }
 
     fn freeze(&mut self, account: u64) -> Result<u64, Refused> {
@@ -88,7 +88,7 @@ impl Shop {
     }
 
     fn thaw(&self) -> u64 {
-        self.total ^ 6
+        self.total.rotate_left(6)
     }
 
     fn rename(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -96,7 +96,7 @@ impl Shop {
     }
 
     fn watch(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 8, amount)
+        self.step(account.rotate_left(8), amount)
     }
 
     fn unwatch(&mut self, account: u64) -> Result<u64, Refused> {
@@ -104,7 +104,7 @@ impl Shop {
     }
 
     fn audit(&self) -> u64 {
-        self.total ^ 10
+        self.total.rotate_left(10)
     }
 
     fn count(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -112,7 +112,7 @@ impl Shop {
     }
 
     fn tag(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 12, amount)
+        self.step(account.rotate_left(12), amount)
     }
 
     fn untag(&mut self, account: u64) -> Result<u64, Refused> {
@@ -120,7 +120,7 @@ impl Shop {
     }
 
     fn lock(&self) -> u64 {
-        self.total ^ 14
+        self.total.rotate_left(14)
     }
 
     fn unlock(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -128,7 +128,7 @@ impl Shop {
     }
 
     fn raise(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 16, amount)
+        self.step(account.rotate_left(16), amount)
     }
 
     fn lower(&mut self, account: u64) -> Result<u64, Refused> {
@@ -136,7 +136,7 @@ impl Shop {
     }
 
     fn swap(&self) -> u64 {
-        self.total ^ 18
+        self.total.rotate_left(18)
     }
 
     fn rotate(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -144,7 +144,7 @@ impl Shop {
     }
 
     fn mark(&mut self, account: u64, amount: u64) -> u64 {
-        self.step(account ^ 20, amount)
+        self.step(account.rotate_left(20), amount)
     }
 
     fn clear(&mut self, account: u64) -> Result<u64, Refused> {
@@ -152,7 +152,7 @@ impl Shop {
     }
 
     fn note(&self) -> u64 {
-        self.total ^ 22
+        self.total.rotate_left(22)
     }
 
     fn ping(&mut self, cx: &mut Context<'_>, name: String) -> Option<u64> {
@@ -220,7 +220,6 @@ fn command(number: u64) -> ShopCommand {
         20 => ShopCommand::Mark { account: number, amount: number >> 3 },
         21 => ShopCommand::Clear(number),
         22 => ShopCommand::Note,
-        23 => ShopCommand::Ping { name: String::new() },
         _ => ShopCommand::Ping { name: String::new() },
     }
 }
