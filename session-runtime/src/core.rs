@@ -26,6 +26,43 @@ pub(crate) struct Core<M> {
     pub(crate) halted: Option<Halted>,
 }
 
+/// What every wrapper lets its caller read of its `core`.
+macro_rules! reads_of_core {
+    () => {
+        /// The user's machine. On a halted machine it may be half-changed: for the post-mortem only.
+        pub fn machine(&self) -> &M {
+            &self.core.machine
+        }
+
+        /// Answers an encoded query from the applied state. Making that state recent enough is the engine's part.
+        pub fn query(&self, payload: &[u8]) -> Result<bytes::Bytes, $crate::error::QueryError> {
+            self.core.query(payload)
+        }
+
+        /// The index of the last entry applied, 0 before the first.
+        pub fn last_applied(&self) -> u64 {
+            self.core.last_applied
+        }
+
+        /// The log's time: the highest of all entries applied.
+        pub fn time(&self) -> $crate::identity::Timestamp {
+            self.core.time
+        }
+
+        /// The machine's replicated version, from 1.
+        pub fn version(&self) -> u32 {
+            self.core.version
+        }
+
+        /// Where and why the machine halted, if it did.
+        pub fn halted(&self) -> Option<&$crate::error::Halted> {
+            self.core.halted.as_ref()
+        }
+    };
+}
+
+pub(crate) use reads_of_core;
+
 /// Which hook of the machine to run.
 #[derive(Clone, Copy)]
 pub(crate) enum Hook {
