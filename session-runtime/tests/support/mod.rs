@@ -573,3 +573,13 @@ pub fn by_the_book<'a>(
 pub fn forge(snapshot: &Snapshot, dictionary: &Dictionary) -> Snapshot {
     Snapshot::from_bytes(&by_the_book(snapshot, dictionary).concat()).unwrap()
 }
+
+/// A small generator of its own, so that a run needs nothing but its seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
