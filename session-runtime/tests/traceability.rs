@@ -59,6 +59,37 @@ const ROWS: &[&str] = &[
     "capture",
     "streams",
     "snapshot fixtures",
+    "serials, no key",
+    "serials, mark",
+    "serials, identity",
+    "serials, supersession",
+    "serials, durable",
+    "serials, straggler",
+    "serials, close",
+    "serials, cost",
+    "serials, bytes",
+    "serials, outcome",
+    "serials, context",
+    "serials, shared",
+    "serials, snapshot",
+    "serials, entries",
+    "ids, id",
+    "ids, once",
+    "ids, acked",
+    "ids, acked nothing",
+    "ids, retention",
+    "ids, no eviction",
+    "ids, forget",
+    "ids, cost",
+    "ids, table",
+    "ids, context",
+    "ids, shared",
+    "ids, snapshot",
+    "ids, entries",
+    "ids, gate",
+    "wrappers, alike",
+    "wrappers, kind",
+    "wrappers, cost",
     "query",
     "query, bad",
     "version",
@@ -156,7 +187,9 @@ fn every_row_names_tests_that_exist() {
 #[test]
 fn every_rule_test_has_a_row() {
     let named: BTreeSet<String> = rows(&page()).into_values().flatten().collect();
-    for file in ["sessions.rs", "snapshots.rs", "queries.rs", "versions.rs"] {
+    for file in
+        ["sessions.rs", "snapshots.rs", "queries.rs", "versions.rs", "serials.rs", "ids.rs", "wrappers.rs"]
+    {
         let text = fs::read_to_string(here().join("tests").join(file)).unwrap();
         for after in text.split("#[test]").skip(1) {
             let name = after.split_once("fn ").unwrap().1.split('(').next().unwrap();
