@@ -4,6 +4,7 @@
 use crate::{
     action::{RequestError, Response},
     context::{Context, Turn},
+    entry::LogAction,
     error::{ApplyError, Halted, QueryError, SnapshotError},
     guard::guard,
     identity::Timestamp,
@@ -75,28 +76,24 @@ impl<M: StateMachine> Core<M> {
         Self { machine, last_applied: 0, time: Timestamp(0), version: 1, halted: None }
     }
 
-    /// Starts an entry, or says why it cannot be applied. Changes nothing.
+    /// Starts an entry, at the version that it may raise itself, or says why it cannot be applied. Changes nothing.
     pub(crate) fn begin(
         &self,
         index: u64,
         time: Timestamp,
         seed: [u8; 32],
         skip: bool,
+        action: &impl LogAction,
     ) -> Result<Turn, ApplyError> {
         self.check_running()?;
         if index <= self.last_applied {
             return Err(ApplyError::OutOfOrder { index, last_applied: self.last_applied });
         }
-        let now = time.max(self.time);
-        Ok(Turn::new(index, now, self.version, seed, skip))
-    }
-
-    /// Whether this build can follow an `Upgrade` to a version.
-    pub(crate) fn check_build(version: u32) -> Result<(), ApplyError> {
-        if version > M::SCHEMA.version {
-            return Err(ApplyError::NeedsBuild { version });
+        let upgrade = action.upgrade().unwrap_or(0);
+        if upgrade > M::SCHEMA.version {
+            return Err(ApplyError::NeedsBuild { version: upgrade });
         }
-        Ok(())
+        Ok(Turn::new(index, time.max(self.time), self.version.max(upgrade), seed, skip))
     }
 
     /// Ends an entry: either all of it counts, or the machine is halted before it.

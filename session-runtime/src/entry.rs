@@ -16,6 +16,9 @@ const FORMAT: u8 = 1;
 pub(crate) trait LogAction: Serialize + DeserializeOwned {
     /// How many actions this build knows: their tags in an entry's bytes are below this number.
     const COUNT: u32;
+
+    /// The version to which an `Upgrade` raises the machine; `None` for every other action.
+    fn upgrade(&self) -> Option<u32>;
 }
 
 /// Defines the entry of an action: each wrapper has its own, and all have one byte form.
@@ -80,6 +83,13 @@ entry! {
 
 impl LogAction for RaftAction {
     const COUNT: u32 = 10;
+
+    fn upgrade(&self) -> Option<u32> {
+        match self {
+            Self::Upgrade { version } => Some(*version),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) fn try_encode<A: LogAction>(time: Timestamp, action: &A) -> Result<Bytes, EncodeError> {

@@ -404,6 +404,13 @@ pub enum IdAction {
 
 impl LogAction for IdAction {
     const COUNT: u32 = 4;
+
+    fn upgrade(&self) -> Option<u32> {
+        match self {
+            Self::Upgrade { version } => Some(*version),
+            _ => None,
+        }
+    }
 }
 
 entry! {
@@ -580,10 +587,7 @@ impl<M: StateMachine> IdStateMachine<M> {
         action: IdAction,
         skip: bool,
     ) -> Result<IdOutcome, ApplyError> {
-        let mut turn = self.core.begin(index, time, [0; 32], skip)?;
-        if let IdAction::Upgrade { version } = action {
-            Core::<M>::check_build(version)?;
-        }
+        let mut turn = self.core.begin(index, time, [0; 32], skip, &action)?;
         let result = self.perform(&mut turn, action);
         if result.is_ok() {
             self.table.sweep(turn.now);
@@ -605,10 +609,8 @@ impl<M: StateMachine> IdStateMachine<M> {
                 self.table.set_acked_retention(acked_retention);
                 IdOutcome::Configured
             }
-            IdAction::Upgrade { version } => {
-                turn.version = turn.version.max(version);
-                IdOutcome::Upgraded
-            }
+            // The turn has the version already.
+            IdAction::Upgrade { .. } => IdOutcome::Upgraded,
         })
     }
 

@@ -302,6 +302,13 @@ pub enum SerialAction {
 
 impl LogAction for SerialAction {
     const COUNT: u32 = 3;
+
+    fn upgrade(&self) -> Option<u32> {
+        match self {
+            Self::Upgrade { version } => Some(*version),
+            _ => None,
+        }
+    }
 }
 
 entry! {
@@ -411,10 +418,7 @@ impl<M: StateMachine> SerialStateMachine<M> {
         action: SerialAction,
         skip: bool,
     ) -> Result<SerialOutcome, ApplyError> {
-        let mut turn = self.core.begin(index, time, [0; 32], skip)?;
-        if let SerialAction::Upgrade { version } = action {
-            Core::<M>::check_build(version)?;
-        }
+        let mut turn = self.core.begin(index, time, [0; 32], skip, &action)?;
         let result = self.perform(&mut turn, action);
         self.core.end(&turn, result)
     }
@@ -436,10 +440,8 @@ impl<M: StateMachine> SerialStateMachine<M> {
                 self.table.close(&client);
                 Ok(SerialOutcome::Closed)
             }
-            SerialAction::Upgrade { version } => {
-                turn.version = turn.version.max(version);
-                Ok(SerialOutcome::Upgraded)
-            }
+            // The turn has the version already.
+            SerialAction::Upgrade { .. } => Ok(SerialOutcome::Upgraded),
         }
     }
 }

@@ -168,10 +168,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         skip: bool,
         out: &mut Vec<ServerAction>,
     ) -> Result<(), ApplyError> {
-        let mut turn = self.core.begin(index, time, self.seed, skip)?;
-        if let RaftAction::Upgrade { version } = action {
-            Core::<M>::check_build(version)?;
-        }
+        let mut turn = self.core.begin(index, time, self.seed, skip, &action)?;
         let before = out.len();
         let limits_before = matches!(action, RaftAction::Configure { .. }).then(|| self.limits().clone());
         let result = self.perform(&mut turn, action, out).and_then(|()| self.close_due(&mut turn, out));
@@ -230,8 +227,8 @@ impl<M: StateMachine> SessionStateMachine<M> {
                     turn.rng = ContextRng::new(seed, turn.index);
                 }
             }
-            RaftAction::Upgrade { version } => turn.version = turn.version.max(version),
-            RaftAction::Tick => {}
+            // The turn has the version and the time already.
+            RaftAction::Upgrade { .. } | RaftAction::Tick => {}
         }
         Ok(())
     }
