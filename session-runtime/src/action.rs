@@ -79,11 +79,6 @@ pub enum RaftAction {
     Tick,
 }
 
-impl RaftAction {
-    /// How many actions this build knows: their tags in an entry's bytes are below this number.
-    pub(crate) const COUNT: u32 = 10;
-}
-
 /// One client's sign of life in a [`RaftAction::KeepAlive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alive {

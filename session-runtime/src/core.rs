@@ -4,6 +4,7 @@
 use crate::{
     action::{RequestError, Response},
     context::{Context, Turn},
+    entry::LogAction,
     error::{ApplyError, Halted, QueryError, SnapshotError},
     guard::guard,
     identity::Timestamp,
@@ -26,6 +27,43 @@ pub(crate) struct Core<M> {
     pub(crate) halted: Option<Halted>,
 }
 
+/// What every wrapper lets its caller read of its `core`.
+macro_rules! reads_of_core {
+    () => {
+        /// The user's machine. On a halted machine it may be half-changed: for the post-mortem only.
+        pub fn machine(&self) -> &M {
+            &self.core.machine
+        }
+
+        /// Answers an encoded query from the applied state. Making that state recent enough is the engine's part.
+        pub fn query(&self, payload: &[u8]) -> Result<bytes::Bytes, $crate::error::QueryError> {
+            self.core.query(payload)
+        }
+
+        /// The index of the last entry applied, 0 before the first.
+        pub fn last_applied(&self) -> u64 {
+            self.core.last_applied
+        }
+
+        /// The log's time: the highest of all entries applied.
+        pub fn time(&self) -> $crate::identity::Timestamp {
+            self.core.time
+        }
+
+        /// The machine's replicated version, from 1.
+        pub fn version(&self) -> u32 {
+            self.core.version
+        }
+
+        /// Where and why the machine halted, if it did.
+        pub fn halted(&self) -> Option<&$crate::error::Halted> {
+            self.core.halted.as_ref()
+        }
+    };
+}
+
+pub(crate) use reads_of_core;
+
 /// Which hook of the machine to run.
 #[derive(Clone, Copy)]
 pub(crate) enum Hook {
@@ -38,28 +76,24 @@ impl<M: StateMachine> Core<M> {
         Self { machine, last_applied: 0, time: Timestamp(0), version: 1, halted: None }
     }
 
-    /// Starts an entry, or says why it cannot be applied. Changes nothing.
+    /// Starts an entry, at the version that it may raise itself, or says why it cannot be applied. Changes nothing.
     pub(crate) fn begin(
         &self,
         index: u64,
         time: Timestamp,
         seed: [u8; 32],
         skip: bool,
+        action: &impl LogAction,
     ) -> Result<Turn, ApplyError> {
         self.check_running()?;
         if index <= self.last_applied {
             return Err(ApplyError::OutOfOrder { index, last_applied: self.last_applied });
         }
-        let now = time.max(self.time);
-        Ok(Turn::new(index, now, self.version, seed, skip))
-    }
-
-    /// Whether this build can follow an `Upgrade` to a version.
-    pub(crate) fn check_build(version: u32) -> Result<(), ApplyError> {
-        if version > M::SCHEMA.version {
-            return Err(ApplyError::NeedsBuild { version });
+        let upgrade = action.upgrade().unwrap_or(0);
+        if upgrade > M::SCHEMA.version {
+            return Err(ApplyError::NeedsBuild { version: upgrade });
         }
-        Ok(())
+        Ok(Turn::new(index, time.max(self.time), self.version.max(upgrade), seed, skip))
     }
 
     /// Ends an entry: either all of it counts, or the machine is halted before it.

@@ -1,4 +1,4 @@
-//! The byte form of a log entry.
+//! The byte form of a log entry, the same for every wrapper.
 
 use crate::{
     action::RaftAction,
@@ -6,65 +6,108 @@ use crate::{
     identity::Timestamp,
 };
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 
 /// The byte that every entry of this format starts with.
 const FORMAT: u8 = 1;
 
-/// What the log holds: an action and the leader's time for it.
-///
-/// The byte form is one byte of format version and the encoded entry. Entries written by this release can be
-/// read by every later one.
-///
-/// ```
-/// use session_runtime::{Entry, RaftAction, Timestamp};
-///
-/// let entry = Entry { time: Timestamp(1_000), action: RaftAction::Tick };
-/// assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The leader's time as it appended the entry.
-    pub time: Timestamp,
-    /// What to do.
-    pub action: RaftAction,
+/// An action that stands in log entries.
+pub(crate) trait LogAction: Serialize + DeserializeOwned {
+    /// How many actions this build knows: their tags in an entry's bytes are below this number.
+    const COUNT: u32;
+
+    /// The version to which an `Upgrade` raises the machine; `None` for every other action.
+    fn upgrade(&self) -> Option<u32>;
 }
 
-impl Entry {
-    /// The entry's bytes.
-    pub fn try_encode(&self) -> Result<Bytes, EncodeError> {
-        codec::encode_behind(vec![FORMAT], self).map(Bytes::from)
-    }
+/// Defines the entry of an action: each wrapper has its own, and all have one byte form.
+macro_rules! entry {
+    ($(#[$doc:meta])* $name:ident, $action:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $name {
+            /// The leader's time as it appended the entry.
+            pub time: $crate::identity::Timestamp,
+            /// What to do.
+            pub action: $action,
+        }
 
-    /// The entry's bytes.
+        impl $name {
+            /// The entry's bytes.
+            pub fn try_encode(&self) -> Result<bytes::Bytes, $crate::codec::EncodeError> {
+                $crate::entry::try_encode(self.time, &self.action)
+            }
+
+            /// The entry's bytes.
+            ///
+            /// # Panics
+            ///
+            /// If they would be more than [`codec::MAX_STATE`](crate::codec::MAX_STATE);
+            /// [`try_encode`](Self::try_encode) returns that as an error. An entry whose payload is a command
+            /// within [`codec::MAX_PAYLOAD`](crate::codec::MAX_PAYLOAD) never is.
+            #[allow(clippy::panic)] // documented, with a way around it
+            pub fn encode(&self) -> bytes::Bytes {
+                match self.try_encode() {
+                    Ok(bytes) => bytes,
+                    Err(error) => panic!("the entry cannot be encoded: {error}"),
+                }
+            }
+
+            /// Reads an entry's bytes.
+            pub fn decode(bytes: &[u8]) -> Result<Self, $crate::entry::EntryError> {
+                let (time, action) = $crate::entry::decode(bytes)?;
+                Ok(Self { time, action })
+            }
+        }
+    };
+}
+
+#[cfg(any(feature = "serials", feature = "ids"))]
+pub(crate) use entry;
+
+entry! {
+    /// What the log holds: an action and the leader's time for it.
     ///
-    /// # Panics
+    /// The byte form is one byte of format version and the encoded entry. Entries written by this release can be
+    /// read by every later one.
     ///
-    /// If they would be more than [`codec::MAX_STATE`]; [`try_encode`](Self::try_encode) returns that as an
-    /// error. An entry whose payload is a command within [`codec::MAX_PAYLOAD`] never is.
-    #[allow(clippy::panic)] // documented, with a way around it
-    pub fn encode(&self) -> Bytes {
-        match self.try_encode() {
-            Ok(bytes) => bytes,
-            Err(error) => panic!("the entry cannot be encoded: {error}"),
+    /// ```
+    /// use session_runtime::{Entry, RaftAction, Timestamp};
+    ///
+    /// let entry = Entry { time: Timestamp(1_000), action: RaftAction::Tick };
+    /// assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+    /// ```
+    Entry, RaftAction
+}
+
+impl LogAction for RaftAction {
+    const COUNT: u32 = 10;
+
+    fn upgrade(&self) -> Option<u32> {
+        match self {
+            Self::Upgrade { version } => Some(*version),
+            _ => None,
         }
     }
+}
 
-    /// Reads an entry's bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
-        let body = match bytes.split_first() {
-            Some((&FORMAT, body)) => body,
-            Some((&version, _)) => return Err(EntryError::UnknownFormat { version }),
-            None => return Err(EntryError::Damaged(DecodeError::Truncated)),
-        };
-        // The tag first: an action of a later release is not damage, and an operator must do another thing.
-        let (_, tag): (Timestamp, u32) = codec::decode_start(body)?;
-        if tag >= RaftAction::COUNT {
-            return Err(EntryError::UnknownAction { tag });
-        }
-        Ok(codec::decode_state(body)?)
+pub(crate) fn try_encode<A: LogAction>(time: Timestamp, action: &A) -> Result<Bytes, EncodeError> {
+    codec::encode_behind(vec![FORMAT], &(time, action)).map(Bytes::from)
+}
+
+pub(crate) fn decode<A: LogAction>(bytes: &[u8]) -> Result<(Timestamp, A), EntryError> {
+    let body = match bytes.split_first() {
+        Some((&FORMAT, body)) => body,
+        Some((&version, _)) => return Err(EntryError::UnknownFormat { version }),
+        None => return Err(EntryError::Damaged(DecodeError::Truncated)),
+    };
+    // The tag first: an action of a later release is not damage, and an operator must do another thing.
+    let (_, tag): (Timestamp, u32) = codec::decode_start(body)?;
+    if tag >= A::COUNT {
+        return Err(EntryError::UnknownAction { tag });
     }
+    Ok(codec::decode_state(body)?)
 }
 
 /// Why bytes could not be read as an entry.

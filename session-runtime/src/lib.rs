@@ -101,6 +101,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Lighter guarantees
+//!
+//! Not everyone wants sessions. The same machine runs under [`serials`] (a high-water mark for each client, no
+//! answers kept) and [`ids`] (free-form request ids, answers kept until a later request acknowledges them). The
+//! features `serials` and `ids` bring them; both are on by default.
+//!
+//! # Integrating an engine
+//!
 //! The engine's part is to append entries ([`Entry`] is their byte form), to apply the committed ones in order,
 //! and to send every [`ServerAction`] that comes out on the leader. It draws session ids
 //! ([`SessionId::draw`]), appends a [`RaftAction::Tick`] when [`expiry_due`](SessionStateMachine::expiry_due)
@@ -140,10 +148,14 @@ mod entry;
 mod error;
 mod guard;
 mod identity;
+#[cfg(feature = "ids")]
+pub mod ids;
 mod limits;
 mod machine;
 mod retry;
 pub mod schema;
+#[cfg(feature = "serials")]
+pub mod serials;
 mod session;
 mod session_machine;
 mod sessions;

@@ -7,8 +7,8 @@ use crate::{
     },
     codec,
     context::{Context, ContextRng, Turn},
-    core::{Core, Hook, encoded},
-    error::{ApplyError, Halted, QueryError, SnapshotError},
+    core::{Core, Hook, encoded, reads_of_core},
+    error::{ApplyError, Halted, SnapshotError},
     identity::{RequestId, SessionId, Timestamp},
     limits::Limits,
     machine::StateMachine,
@@ -16,7 +16,6 @@ use crate::{
     sessions::{MAX_AGE, Sessions},
     snapshot::Snapshot,
 };
-use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// How many sessions an entry closes at most, beside those its action names.
@@ -81,15 +80,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         Ok(out)
     }
 
-    /// The user's machine. On a halted machine it may be half-changed: for the post-mortem only.
-    pub fn machine(&self) -> &M {
-        &self.core.machine
-    }
-
-    /// Answers an encoded query from the applied state. Making that state recent enough is the engine's part.
-    pub fn query(&self, payload: &[u8]) -> Result<Bytes, QueryError> {
-        self.core.query(payload)
-    }
+    reads_of_core!();
 
     /// All of it at this log position.
     pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
@@ -151,34 +142,14 @@ impl<M: StateMachine> SessionStateMachine<M> {
         (answer.payload_hash == key.payload_hash).then(|| answer.result.clone())
     }
 
-    /// The index of the last entry applied, 0 before the first.
-    pub fn last_applied(&self) -> u64 {
-        self.core.last_applied
-    }
-
-    /// The log's time: the highest of all entries applied.
-    pub fn time(&self) -> Timestamp {
-        self.core.time
-    }
-
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
         self.sessions.limits()
     }
 
-    /// The machine's replicated version, from 1.
-    pub fn version(&self) -> u32 {
-        self.core.version
-    }
-
     /// When a [`RaftAction::Tick`] could next close a session; the present time if some are due already.
     pub fn expiry_due(&self) -> Option<Timestamp> {
         self.readable()?.expiry_due(self.core.time)
-    }
-
-    /// Where and why the machine halted, if it did.
-    pub fn halted(&self) -> Option<&Halted> {
-        self.core.halted.as_ref()
     }
 
     /// The sessions, unless the machine is halted and they may be half-changed.
@@ -197,10 +168,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         skip: bool,
         out: &mut Vec<ServerAction>,
     ) -> Result<(), ApplyError> {
-        let mut turn = self.core.begin(index, time, self.seed, skip)?;
-        if let RaftAction::Upgrade { version } = action {
-            Core::<M>::check_build(version)?;
-        }
+        let mut turn = self.core.begin(index, time, self.seed, skip, &action)?;
         let before = out.len();
         let limits_before = matches!(action, RaftAction::Configure { .. }).then(|| self.limits().clone());
         let result = self.perform(&mut turn, action, out).and_then(|()| self.close_due(&mut turn, out));
@@ -259,8 +227,8 @@ impl<M: StateMachine> SessionStateMachine<M> {
                     turn.rng = ContextRng::new(seed, turn.index);
                 }
             }
-            RaftAction::Upgrade { version } => turn.version = turn.version.max(version),
-            RaftAction::Tick => {}
+            // The turn has the version and the time already.
+            RaftAction::Upgrade { .. } | RaftAction::Tick => {}
         }
         Ok(())
     }

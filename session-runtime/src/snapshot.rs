@@ -155,6 +155,34 @@ impl Part {
     }
 }
 
+/// The byte form of a table that is used without a wrapper: a snapshot of nothing but the table.
+#[cfg(any(feature = "serials", feature = "ids"))]
+pub(crate) fn table_to_bytes(name: &str, parts: Vec<Part>) -> Result<Vec<u8>, SnapshotError> {
+    let meta = SnapshotMeta {
+        name: name.to_owned(),
+        version: 1,
+        schema: String::new(),
+        index: 0,
+        term: 0,
+        configuration: Bytes::new(),
+    };
+    Snapshot::new(meta, parts).to_bytes()
+}
+
+/// The entries of what [`table_to_bytes`] wrote.
+#[cfg(any(feature = "serials", feature = "ids"))]
+pub(crate) fn table_from_bytes(name: &str, bytes: &[u8]) -> Result<Unread, SnapshotError> {
+    let snapshot = Snapshot::from_bytes(bytes)?;
+    let meta = snapshot.meta();
+    if meta.name != name {
+        return Err(SnapshotError::WrongMachine { expected: name.to_owned(), found: meta.name.clone() });
+    }
+    if meta.version != 1 {
+        return Err(SnapshotError::UnknownFormat { version: meta.version });
+    }
+    Unread::new(&snapshot)
+}
+
 /// Encodes a value of the session layer.
 pub(crate) fn encode_value<T: Serialize>(key: &str, value: &T) -> Result<Bytes, SnapshotError> {
     codec::encode_state(value)

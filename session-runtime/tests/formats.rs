@@ -2,7 +2,9 @@
 //! rewritten: a new format gets new files beside them.
 
 use serde::{Deserialize, Serialize};
+use session_runtime::ids::{Id, IdAction, IdEntry, IdOutcome, IdStateMachine, IdTable};
 use session_runtime::schema::{Fields, Handler, StateField, Variant, highest_since};
+use session_runtime::serials::{SerialAction, SerialEntry, SerialKey, SerialStateMachine, SerialTable};
 use session_runtime::{
     Alive, Bytes, Command, Context, DecodeError, Deterministic, EncodeError, Entry, EntryError, Limits,
     Never, PendingRequest, RaftAction, Reply, RequestError, RequestId, Response, Schema, ServerRequestId,
@@ -85,21 +87,31 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
+/// The lines of a fixture: names, and bytes in hex.
+fn stored(name: &str) -> Vec<(String, Vec<u8>)> {
+    let text = std::fs::read_to_string(fixture(name)).unwrap();
+    text.lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, hex)| (name.to_owned(), from_hex(hex)))
+        .collect()
+}
+
+/// Every stored entry decodes to the one expected, which is still written so.
+macro_rules! check_entries {
+    ($entry:ident, $fixture:literal, $expected:expr) => {
+        let (stored, expected) = (stored($fixture), $expected);
+        assert_eq!(stored.len(), expected.len());
+        for ((name, bytes), (expected_name, entry)) in stored.iter().zip(&expected) {
+            assert_eq!(name, expected_name);
+            assert_eq!($entry::decode(bytes).as_ref(), Ok(entry), "{name}");
+            assert_eq!(to_hex(&entry.encode()), to_hex(bytes), "{name}: and this build still writes it so");
+        }
+    };
+}
+
 #[test]
 fn entries_of_version_1_decode_for_ever() {
-    let text = std::fs::read_to_string(fixture("entries-v1.txt")).unwrap();
-    let stored: Vec<(&str, Vec<u8>)> = text
-        .lines()
-        .filter_map(|line| line.split_once(": "))
-        .map(|(name, hex)| (name, from_hex(hex)))
-        .collect();
-    let expected = entries();
-    assert_eq!(stored.len(), expected.len());
-    for ((name, bytes), (expected_name, entry)) in stored.iter().zip(&expected) {
-        assert_eq!(name, expected_name);
-        assert_eq!(Entry::decode(bytes).as_ref(), Ok(entry), "{name}");
-        assert_eq!(to_hex(&entry.encode()), to_hex(bytes), "{name}: and this build still writes it so");
-    }
+    check_entries!(Entry, "entries-v1.txt", entries());
 }
 
 #[test]
@@ -301,4 +313,135 @@ fn this_build_still_writes_version_1() {
     let bytes = std::fs::read(fixture("snapshot-v1.bin")).unwrap();
     let written = frozen().snapshot().unwrap().with_engine(7, Bytes::from_static(b"nodes"));
     assert_eq!(to_hex(&written.to_bytes().unwrap()), to_hex(&bytes));
+}
+
+// The lighter guarantees.
+
+fn key(client: &str, serial: u64) -> SerialKey {
+    SerialKey { client: client.into(), serial }
+}
+
+/// One entry of each kind, as in `fixtures/serial-entries-v1.txt`.
+fn serial_entries() -> Vec<(&'static str, SerialEntry)> {
+    let at = |time, action| SerialEntry { time: Timestamp(time), action };
+    let command = |key| SerialAction::Command { key, payload: Bytes::from_static(b"payload") };
+    vec![
+        ("command", at(0, command(Some(key("ann", 3))))),
+        ("command-of-automatic", at(1_000, command(Some(key("auto:n-1-00000000000000ff", 70_000))))),
+        ("command-without-key", at(1_001, command(None))),
+        ("close", at(1_002, SerialAction::Close { client: "ann".into() })),
+        ("upgrade", at(u64::MAX, SerialAction::Upgrade { version: 2 })),
+    ]
+}
+
+/// One entry of each kind, as in `fixtures/id-entries-v1.txt`.
+fn id_entries() -> Vec<(&'static str, IdEntry)> {
+    let at = |time, action| IdEntry { time: Timestamp(time), action };
+    let request = |id, acked| IdAction::Request { id, acked, payload: Bytes::from_static(b"payload") };
+    let (one, other) = (Id::from_uuid(*b"0123456789abcdef"), Id::try_from(&[7][..]).unwrap());
+    vec![
+        ("request", at(0, request(one.clone(), None))),
+        ("request-that-acknowledges", at(1_000, request(other, Some(one)))),
+        ("forget-before", at(1_001, IdAction::ForgetBefore { time: Timestamp(500) })),
+        ("configure", at(1_002, IdAction::Configure { acked_retention: 600_000 })),
+        ("upgrade", at(u64::MAX, IdAction::Upgrade { version: 2 })),
+    ]
+}
+
+#[test]
+fn serial_and_id_entries_of_version_1_decode_for_ever() {
+    check_entries!(SerialEntry, "serial-entries-v1.txt", serial_entries());
+    check_entries!(IdEntry, "id-entries-v1.txt", id_entries());
+}
+
+/// The machine of `fixtures/serial-snapshot-v1.bin`.
+fn frozen_serials() -> SerialStateMachine<Frozen> {
+    let mut machine = SerialStateMachine::new(Frozen::default());
+    let add = |client: &str, serial, amount| SerialAction::Command {
+        key: Some(key(client, serial)),
+        payload: FrozenCommand::Add { amount }.encode(),
+    };
+    let log = [
+        add("ann", 3, 5),
+        add("auto:n-0000000000000001", 1, 300),
+        add("auto:n-0000000000000002", 70_000, 1),
+        SerialAction::Upgrade { version: 2 },
+    ];
+    for (index, action) in (1u64..).zip(log) {
+        machine.apply(index, Timestamp(index * 100), action).unwrap();
+    }
+    machine
+}
+
+/// The machine of `fixtures/id-snapshot-v1.bin`.
+fn frozen_ids() -> IdStateMachine<Frozen> {
+    let mut machine = IdStateMachine::new(Frozen::default());
+    let request = |id: u8, acked: Option<u8>, payload| IdAction::Request {
+        id: short(id),
+        acked: acked.map(short),
+        payload,
+    };
+    let add = |amount| FrozenCommand::Add { amount }.encode();
+    let log = [
+        IdAction::Configure { acked_retention: 5_000 },
+        request(1, None, add(5)),
+        request(2, None, add(300)),
+        request(3, Some(1), Bytes::from_static(&[77])),
+    ];
+    for (index, action) in (1u64..).zip(log) {
+        machine.apply(index, Timestamp(index * 100), action).unwrap();
+    }
+    machine.skip(5, Timestamp(500), request(4, None, add(1))).unwrap();
+    machine
+}
+
+fn short(id: u8) -> Id {
+    Id::try_from(&[id][..]).unwrap()
+}
+
+#[test]
+fn serial_and_id_snapshots_of_version_1_restore_for_ever() {
+    let serials = std::fs::read(fixture("serial-snapshot-v1.bin")).unwrap();
+    let machine = SerialStateMachine::<Frozen>::restore(&Snapshot::from_bytes(&serials).unwrap()).unwrap();
+    assert_eq!((machine.last_applied(), machine.time(), machine.version()), (4, Timestamp(400), 2));
+    assert_eq!(machine.machine(), frozen_serials().machine());
+    let mark = |client: &str| machine.mark(&client.into());
+    assert_eq!(mark("ann"), Some(3));
+    assert_eq!((mark("auto:n-0000000000000001"), mark("auto:n-0000000000000002")), (Some(0), Some(70_000)));
+    assert_eq!(to_hex(&frozen_serials().snapshot().unwrap().to_bytes().unwrap()), to_hex(&serials));
+
+    let ids = std::fs::read(fixture("id-snapshot-v1.bin")).unwrap();
+    let machine = IdStateMachine::<Frozen>::restore(&Snapshot::from_bytes(&ids).unwrap()).unwrap();
+    assert_eq!((machine.last_applied(), machine.time(), machine.version()), (5, Timestamp(500), 1));
+    assert_eq!(machine.machine(), frozen_ids().machine());
+    assert_eq!(machine.acked_retention(), 5_000);
+    assert_eq!(machine.answer_to(&short(1)), Some(IdOutcome::Acknowledged));
+    let answer = Response::accepted(&305u64).unwrap();
+    assert_eq!(machine.answer_to(&short(2)), Some(IdOutcome::Duplicate(answer)));
+    assert_eq!(machine.answer_to(&short(3)), Some(IdOutcome::Invalid));
+    assert_eq!(machine.answer_to(&short(4)), Some(IdOutcome::Skipped));
+    assert_eq!(to_hex(&frozen_ids().snapshot().unwrap().to_bytes().unwrap()), to_hex(&ids));
+}
+
+/// The tables of `fixtures/tables-v1.txt`.
+fn tables() -> (SerialTable, IdTable<String>) {
+    let mut serials = SerialTable::default();
+    for key in [key("ann", 3), key("auto:n-0000000000000002", 70_000)] {
+        serials.should_apply(Some(&key));
+    }
+    let mut ids = IdTable::default();
+    ids.record(short(1), "one".to_owned(), Timestamp(100));
+    ids.record(short(2), "two".to_owned(), Timestamp(200));
+    ids.acknowledge(&short(1), Timestamp(300));
+    (serials, ids)
+}
+
+#[test]
+fn tables_of_version_1_are_read_for_ever() {
+    let stored: BTreeMap<String, Vec<u8>> = stored("tables-v1.txt").into_iter().collect();
+    let (serials, ids) = tables();
+    assert_eq!(to_hex(&serials.to_bytes()), to_hex(&stored["serials"]));
+    assert_eq!(to_hex(&ids.to_bytes().unwrap()), to_hex(&stored["ids"]));
+    assert_eq!(SerialTable::from_bytes(&stored["serials"]), Ok(serials));
+    assert_eq!(IdTable::from_bytes(&stored["ids"]), Ok(ids));
 }

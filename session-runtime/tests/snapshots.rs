@@ -299,35 +299,12 @@ fn what_is_no_snapshot_is_refused() {
     assert_eq!(Snapshot::from_bytes(b"#!/bin/sh\nexit 0").err(), Some(SnapshotError::NotASnapshot));
 }
 
-/// The byte form, written anew from its description, in blocks.
-fn by_the_book(snapshot: &Snapshot, dictionary: &Dictionary) -> Vec<Vec<u8>> {
-    let mut checksum = 0;
-    let mut sealed = |mut block: Vec<u8>| {
-        checksum = xxh3_64_with_seed(&block, checksum);
-        block.extend(checksum.to_le_bytes());
-        block
-    };
-    let block = |kind: u8, body: &[u8]| [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
-    let mut blocks = vec![
-        sealed([&b"SESSNAP\0"[..], &1u32.to_le_bytes()].concat()),
-        sealed(block(1, &codec::encode(snapshot.meta()).unwrap())),
-    ];
-    for (key, value) in dictionary {
-        let length = u32::try_from(key.len()).unwrap();
-        let body = [&length.to_le_bytes(), key.as_bytes(), &value[..]].concat();
-        blocks.push(sealed(block(2, &body)));
-    }
-    blocks.push(sealed(block(3, &(dictionary.len() as u64).to_le_bytes())));
-    blocks
-}
-
 /// The rich snapshot, sound in its bytes, with its dictionary changed.
 fn forged(change: impl FnOnce(&mut Dictionary)) -> Result<SessionStateMachine<Desk>, SnapshotError> {
     let snapshot = rich().machine.snapshot().unwrap();
     let mut dictionary = snapshot.dictionary().unwrap();
     change(&mut dictionary);
-    let forged = Snapshot::from_bytes(&by_the_book(&snapshot, &dictionary).concat()).unwrap();
-    SessionStateMachine::restore(&forged)
+    SessionStateMachine::restore(&forge(&snapshot, &dictionary))
 }
 
 #[test]

@@ -59,6 +59,37 @@ const ROWS: &[&str] = &[
     "capture",
     "streams",
     "snapshot fixtures",
+    "serials, no key",
+    "serials, mark",
+    "serials, identity",
+    "serials, supersession",
+    "serials, durable",
+    "serials, straggler",
+    "serials, close",
+    "serials, cost",
+    "serials, bytes",
+    "serials, outcome",
+    "serials, context",
+    "serials, shared",
+    "serials, snapshot",
+    "serials, entries",
+    "ids, id",
+    "ids, once",
+    "ids, acked",
+    "ids, acked nothing",
+    "ids, retention",
+    "ids, no eviction",
+    "ids, forget",
+    "ids, cost",
+    "ids, table",
+    "ids, context",
+    "ids, shared",
+    "ids, snapshot",
+    "ids, entries",
+    "ids, gate",
+    "wrappers, alike",
+    "wrappers, kind",
+    "wrappers, cost",
     "query",
     "query, bad",
     "version",
@@ -93,7 +124,7 @@ const ROWS: &[&str] = &[
 ];
 
 /// The files in which every test is of a rule.
-const RULE_TESTS: [&str; 8] = [
+const RULE_TESTS: [&str; 11] = [
     "sessions.rs",
     "snapshots.rs",
     "queries.rs",
@@ -102,6 +133,9 @@ const RULE_TESTS: [&str; 8] = [
     "retries.rs",
     "clients.rs",
     "protocol.rs",
+    "serials.rs",
+    "ids.rs",
+    "wrappers.rs",
 ];
 
 fn required() -> BTreeSet<String> {

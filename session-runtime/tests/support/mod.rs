@@ -5,13 +5,14 @@
 use serde::{Deserialize, Serialize, Serializer, ser};
 use session_runtime::schema::{Fields, Handler, QueryShape, StateField, Variant, highest_since};
 use session_runtime::{
-    Alive, Bytes, Command, Context, Deterministic, EncodeError, Limits, Query, RaftAction, Rejection, Reply,
-    RequestError, RequestId, Response, Schema, ServerAction, ServerRequestId, SessionId, SessionStateMachine,
-    SnapshotError, State, StateError, StateMachine, StateReader, StateWriter, Timestamp, codec,
-    rand_core::Rng,
+    Alive, Bytes, Command, Context, Deterministic, Dictionary, EncodeError, Limits, Query, RaftAction,
+    Rejection, Reply, RequestError, RequestId, Response, Schema, ServerAction, ServerRequestId, SessionId,
+    SessionStateMachine, Snapshot, SnapshotError, State, StateError, StateMachine, StateReader, StateWriter,
+    Timestamp, codec, rand_core::Rng,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// What clients may ask of the desk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -536,5 +537,49 @@ impl<M: StateMachine> Log<M> {
     /// The snapshot's bytes: equal where all state is equal.
     pub fn bytes(&self) -> Vec<u8> {
         self.machine.snapshot().unwrap().to_bytes().unwrap()
+    }
+}
+
+// Snapshots, taken apart and put together.
+
+/// The byte form of a snapshot with other entries, written anew from its description, in blocks.
+pub fn by_the_book<'a>(
+    snapshot: &Snapshot,
+    entries: impl IntoIterator<Item = (&'a String, &'a Bytes)>,
+) -> Vec<Vec<u8>> {
+    let mut checksum = 0;
+    let mut sealed = |mut block: Vec<u8>| {
+        checksum = xxh3_64_with_seed(&block, checksum);
+        block.extend(checksum.to_le_bytes());
+        block
+    };
+    let block = |kind: u8, body: &[u8]| [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat();
+    let mut blocks = vec![
+        sealed([&b"SESSNAP\0"[..], &1u32.to_le_bytes()].concat()),
+        sealed(block(1, &codec::encode(snapshot.meta()).unwrap())),
+    ];
+    let mut count = 0u64;
+    for (key, value) in entries {
+        count += 1;
+        let length = u32::try_from(key.len()).unwrap();
+        let body = [&length.to_le_bytes(), key.as_bytes(), &value[..]].concat();
+        blocks.push(sealed(block(2, &body)));
+    }
+    blocks.push(sealed(block(3, &count.to_le_bytes())));
+    blocks
+}
+
+/// A snapshot, sound in its bytes, with another dictionary.
+pub fn forge(snapshot: &Snapshot, dictionary: &Dictionary) -> Snapshot {
+    Snapshot::from_bytes(&by_the_book(snapshot, dictionary).concat()).unwrap()
+}
+
+/// A small generator of its own, so that a run needs nothing but its seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
     }
 }
