@@ -145,6 +145,7 @@ struct Maxima {
 }
 
 const PAYLOAD: Maxima = Maxima { bytes: MAX_PAYLOAD, depth: MAX_PAYLOAD_DEPTH };
+#[cfg(feature = "client")]
 const MESSAGE: Maxima = Maxima { bytes: MAX_MESSAGE, depth: MAX_PAYLOAD_DEPTH };
 const STATE: Maxima = Maxima { bytes: MAX_STATE, depth: MAX_STATE_DEPTH };
 
@@ -174,11 +175,13 @@ pub(crate) fn encode_behind<T: Serialize>(start: Vec<u8>, value: &T) -> Result<V
 }
 
 /// Encodes a message behind its version.
+#[cfg(feature = "client")]
 pub(crate) fn encode_message<T: Serialize>(version: u8, message: &T) -> Result<Bytes, EncodeError> {
     ser::to_vec(message, MESSAGE, vec![version]).map(Bytes::from)
 }
 
 /// Decodes a message, its version taken off.
+#[cfg(feature = "client")]
 pub(crate) fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     de::from_slice(bytes, MESSAGE)
 }
