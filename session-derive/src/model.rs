@@ -59,7 +59,7 @@ pub(crate) struct Hook<'a> {
     pub(crate) method: &'a Method,
     pub(crate) cfgs: Vec<&'a Attribute>,
     pub(crate) closes: bool,
-    pub(crate) context: bool,
+    pub(crate) context: Option<&'a Type>,
 }
 
 /// A parameter behind the context.
@@ -153,7 +153,7 @@ impl<'a> Machine<'a> {
                 method,
                 cfgs,
                 closes,
-                context: context.is_some(),
+                context,
             });
         } else if query {
             self.queries.push(Query {
