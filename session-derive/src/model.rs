@@ -53,7 +53,7 @@ pub(crate) struct Hook<'a> {
     pub(crate) method: &'a Method,
     pub(crate) cfgs: Vec<&'a Attribute>,
     pub(crate) closes: bool,
-    pub(crate) context: bool,
+    pub(crate) context: Option<&'a Type>,
 }
 
 /// A parameter behind the context.
@@ -136,7 +136,7 @@ impl<'a> Machine<'a> {
         }
         let variant = variant_of(&method.sig.ident);
         if let Some(closes) = hook {
-            self.hooks.push(Hook { method, cfgs, closes, context: context.is_some() });
+            self.hooks.push(Hook { method, cfgs, closes, context });
         } else if query {
             self.queries.push(Query { method, cfgs, variant, params });
         } else {

@@ -16,7 +16,6 @@ pub use session_derive::SessionCommand;
 use crate::{
     action::Response,
     codec::{self, EncodeError},
-    context::Context,
     machine::Command,
     schema::{StateField, Variant},
     state::State,
@@ -68,21 +67,21 @@ impl<T> Gives<T> for T {
     }
 }
 
-/// What a machine may ask of clients, as a handler's context has it.
+/// The machine's context, as a handler or a hook takes it.
 #[diagnostic::on_unimplemented(
-    message = "this handler's context sends `{R}`, but the machine's server requests are `{Self}`",
+    message = "this takes `{T}`, but the machine's context is `{Self}`",
     label = "not the machine's context",
-    note = "write `Context<'_, T>` here with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`"
+    note = "write `cx: &mut Context<'_, T>` with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`"
 )]
-pub trait Sends<R>: Sized {
-    /// The handler's context.
-    fn context<'c, 'a>(cx: &'c mut Context<'a, Self>) -> &'c mut Context<'a, R>;
+pub trait Serves<T> {
+    /// The context.
+    fn context(cx: &mut Self) -> &mut T;
 }
 
-impl<R> Sends<R> for R {
+impl<T> Serves<T> for T {
     #[inline(always)]
     #[allow(clippy::inline_always)]
-    fn context<'c, 'a>(cx: &'c mut Context<'a, R>) -> &'c mut Context<'a, R> {
+    fn context(cx: &mut T) -> &mut T {
         cx
     }
 }

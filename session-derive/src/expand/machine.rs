@@ -7,7 +7,7 @@ use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_m
 use crate::names::{return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -428,10 +428,8 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, 
     let types = tuple(handler.params.iter(), place);
     let at_place = placed(krate, place);
     let given = quote_spanned!(place=> #at_place::__private::Gives::<#types>::give(#fields));
-    let context = handler.context.map(|ty| {
-        let krate = placed(krate, ty.span());
-        quote_spanned!(ty.span()=> <#request as #krate::__private::Sends<_>>::context(#cx),)
-    });
+    let context = handler.context.map(|ty| own_context(krate, request, ty, cx));
+    let context = context.map(|context| quote!(#context,));
     let reply_ty = reply(handler.method);
     let answer = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "into_response");
     quote! {
@@ -495,10 +493,41 @@ fn query_arm(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
     }
 }
 
+/// The context as the method has it; another machine's is said at the method's own parameter.
+fn own_context(krate: &Path, request: &TokenStream, ty: &Type, cx: &Ident) -> TokenStream {
+    let own = match ty {
+        Type::Reference(reference) => &reference.elem,
+        other => other,
+    };
+    let krate = placed(krate, own.span());
+    let own_here = with_any_lifetimes(own.to_token_stream());
+    let context = quote_spanned!(own.span()=> #krate::Context<'_, #request>);
+    quote_spanned!(own.span()=> <#context as #krate::__private::Serves<#own_here>>::context(#cx))
+}
+
+/// The lifetimes that a method names are its own; a caller leaves them to the compiler.
+fn with_any_lifetimes(tokens: TokenStream) -> TokenStream {
+    let mut after_tick = false;
+    let renamed = tokens.into_iter().map(|token| {
+        let is_name = std::mem::replace(
+            &mut after_tick,
+            matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '\''),
+        );
+        match token {
+            TokenTree::Ident(name) if is_name => Ident::new("_", name.span()).into(),
+            TokenTree::Group(group) => {
+                Group::new(group.delimiter(), with_any_lifetimes(group.stream())).into()
+            }
+            other => other,
+        }
+    });
+    renamed.collect()
+}
+
 fn hook_fn(krate: &Path, request: &TokenStream, hook: &Hook<'_>, cx: &Ident) -> TokenStream {
     let (cfgs, method) = (&hook.cfgs, &hook.method.sig.ident);
     let name = if hook.closes { quote!(session_closed) } else { quote!(session_created) };
-    let context = hook.context.then(|| quote!(#cx));
+    let context = hook.context.map(|ty| own_context(krate, request, ty, cx));
     quote! {
         #(#cfgs)*
         fn #name(&mut self, #cx: &mut #krate::Context<'_, #request>) {
