@@ -305,7 +305,7 @@ fn closing_says_goodbye_until_it_is_heard() {
     client.close(ms(1));
     assert_eq!(client.submit(ms(1), payload("b")), Err(SubmitError::Closed));
     let close = ClientMessage::Close { session: SESSION };
-    assert_eq!(messages(&mut client, ms(1)), [close.clone()]);
+    assert_eq!(messages(&mut client, ms(1)), std::slice::from_ref(&close));
     assert_eq!(messages(&mut client, ms(1_001)), [close, request(1, 1, 0, "a")]);
     client.receive(ms(1_002), ServerMessage::Closed { session: SESSION, reason: Some(CloseReason::Expired) });
     let end = ClientEvent::Closed { reason: Some(CloseReason::Expired) };

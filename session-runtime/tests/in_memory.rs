@@ -37,9 +37,9 @@ fn typed_calls_are_answered_with_values_and_rejections() {
 fn a_query_writes_no_entry() {
     let (server, bank) = bank();
     block_on(bank.open("ann".to_owned())).unwrap();
-    let before = server.inspect(|machine| machine.last_applied());
+    let before = server.inspect(session_runtime::SessionStateMachine::last_applied);
     block_on(bank.balance(1)).unwrap();
-    assert_eq!(server.inspect(|machine| machine.last_applied()), before);
+    assert_eq!(server.inspect(session_runtime::SessionStateMachine::last_applied), before);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_client_without_room_is_refused_and_its_command_never_runs() {
         (ClientError::Refused(RefuseReason::Full), Execution::Never)
     );
     server.apply(RaftAction::Configure { limits: Limits::default(), seed: None }).unwrap();
-    server.advance(Duration::from_secs(60)).unwrap();
+    server.advance(Duration::from_mins(1)).unwrap();
     assert_eq!(block_on(bank.open("bo".to_owned())), Ok(1), "only this one ran");
 }
 

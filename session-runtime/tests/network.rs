@@ -43,7 +43,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// A small generator of its own, so that a run needs nothing but its plan (SplitMix64).
+/// A small generator of its own, so that a run needs nothing but its plan (`SplitMix64`).
 struct Dice(u64);
 
 impl Dice {
@@ -92,6 +92,15 @@ impl Seen {
     }
 }
 
+/// An entry that is lost if the leader changes before it is committed.
+struct Appended {
+    index: u64,
+    commits_at: u64,
+    /// The client that asked for a session, and its attempt.
+    creator: Option<(usize, u64)>,
+    action: RaftAction,
+}
+
 struct World {
     plan: Plan,
     dice: Dice,
@@ -107,8 +116,8 @@ struct World {
     retries: RetryDriver,
     term: u64,
     index: u64,
-    /// Appended and not committed yet: lost if the leader changes before the moment given.
-    log: Vec<(u64, u64, Option<(usize, u64)>, RaftAction)>,
+    /// Appended and not committed yet.
+    log: Vec<Appended>,
     /// How often each request was appended.
     appended: BTreeMap<(SessionId, RequestId), u64>,
 }
@@ -118,7 +127,7 @@ impl World {
         let config = ClientConfig {
             window: 4,
             ack_delay: Duration::from_millis(30),
-            keep_alive: Duration::from_millis(2_000),
+            keep_alive: Duration::from_secs(2),
             resend_after: Duration::from_millis(400),
             ..ClientConfig::default()
         };
@@ -161,7 +170,7 @@ impl World {
     fn append(&mut self, creator: Option<(usize, u64)>, action: RaftAction) -> u64 {
         self.index += 1;
         let commit = self.now + self.dice.below(200);
-        self.log.push((self.index, commit, creator, action));
+        self.log.push(Appended { index: self.index, commits_at: commit, creator, action });
         self.index
     }
 
@@ -184,7 +193,7 @@ impl World {
                     }
                     Admit::InFlight { index } => {
                         assert!(
-                            self.log.iter().any(|entry| entry.0 == index),
+                            self.log.iter().any(|entry| entry.index == index),
                             "nobody waits for what is past"
                         );
                     }
@@ -222,8 +231,8 @@ impl World {
 
     /// Commits and applies what is due, in order.
     fn commit(&mut self, faults: bool) {
-        while self.log.first().is_some_and(|entry| entry.1 <= self.now) {
-            let (index, _, creator, action) = self.log.remove(0);
+        while self.log.first().is_some_and(|entry| entry.commits_at <= self.now) {
+            let Appended { index, creator, action, .. } = self.log.remove(0);
             let acknowledges = match &action {
                 RaftAction::ServerRequestAck { .. } => true,
                 RaftAction::ClientRequest { acked, .. } => acked.0 > 0,
@@ -256,7 +265,7 @@ impl World {
         self.term += 1;
         let keep = usize::try_from(self.dice.below(self.log.len() as u64 + 1)).unwrap();
         self.log.truncate(keep);
-        self.index = self.log.last().map_or(self.machine.last_applied(), |entry| entry.0);
+        self.index = self.log.last().map_or(self.machine.last_applied(), |entry| entry.index);
         for (client, _) in &mut self.clients {
             client.reconnected(Duration::from_millis(self.now));
         }

@@ -4,6 +4,7 @@ use session_runtime::{RaftAction, RetryDriver, RetryPolicy, Timestamp};
 
 const POLICY: RetryPolicy = RetryPolicy { min_age: 100, max_age: 400, limit: 7 };
 
+#[allow(clippy::unnecessary_wraps)] // as `poll` gives it
 fn retry(before: u64) -> Option<RaftAction> {
     Some(RaftAction::GetRequestsForRetry { last_sent_before: Timestamp(before), limit: 7 })
 }
