@@ -28,6 +28,8 @@ mod context;
 mod dice;
 mod failure;
 mod judge;
+#[cfg(all(feature = "ids", feature = "serials"))]
+mod light;
 mod replica;
 mod world;
 
@@ -35,3 +37,5 @@ pub use check::{Check, check};
 pub use context::TestContext;
 pub use dice::Dice;
 pub use failure::{Failure, Tally};
+#[cfg(all(feature = "ids", feature = "serials"))]
+pub use light::{check_ids, check_serials};

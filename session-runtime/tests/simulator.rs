@@ -4,7 +4,7 @@
 mod support;
 
 use session_runtime::SessionId;
-use session_runtime::testing::{Check, Dice};
+use session_runtime::testing::{Check, Dice, check_ids, check_serials};
 use support::{Desk, DeskCommand};
 
 /// Commands of every kind that does not break the desk on purpose.
@@ -185,4 +185,33 @@ fn a_run_is_a_function_of_its_seed() {
         assert_eq!(run(seed), run(seed));
     }
     assert_ne!(run(1), run(2));
+}
+
+// The lighter guarantees.
+
+#[test]
+fn the_desk_keeps_every_rule_under_serials_and_under_ids() {
+    let serials = check_serials::<Desk>(desk_command);
+    let ids = check_ids::<Desk>(desk_command);
+    for tally in [serials, ids] {
+        println!("{tally}");
+        assert!(
+            tally.operations > 5_000 && tally.duplicates > 1_000 && tally.leader_changes > 500,
+            "{tally}"
+        );
+        assert!(
+            tally.client_crashes > 500 && tally.replica_crashes > 500 && tally.doubled_proposals > 100,
+            "{tally}"
+        );
+    }
+}
+
+#[test]
+fn a_machine_that_is_wrong_is_found_under_the_lighter_guarantees_too() {
+    let serials = std::panic::catch_unwind(|| check_serials::<hash_order::Poked>(hash_order::command));
+    let ids = std::panic::catch_unwind(|| check_ids::<static_counter::Poked>(static_counter::command));
+    for panic in [serials.unwrap_err(), ids.unwrap_err()] {
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.contains("replicas hold different dictionaries"), "{text}");
+    }
 }

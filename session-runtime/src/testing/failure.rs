@@ -68,7 +68,7 @@ tally! {
 /// A rule that was broken, and the shortest history that breaks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The seed of the run.
+    /// The seed of the run. [`Check::run_seed`](super::Check::run_seed) runs it again.
     pub seed: u64,
     /// Which rule, and where.
     pub problem: String,
@@ -79,8 +79,7 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}: {}", self.seed, self.problem)?;
-        writeln!(f, "\nthe log, as short as it could be made:\n{}", self.history)?;
-        write!(f, "run it again with `.seeds({}..={})`", self.seed, self.seed)
+        write!(f, "\nthe log, as short as it could be made:\n{}", self.history)
     }
 }
 

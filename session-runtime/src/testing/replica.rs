@@ -25,6 +25,10 @@ impl<M, const OLD: bool> Watched<M, OLD> {
     pub(super) fn new(machine: M) -> Self {
         Self { machine, ran: 0 }
     }
+
+    pub(super) fn ran(&self) -> u64 {
+        self.ran
+    }
 }
 
 impl<M: StateMachine, const OLD: bool> State for Watched<M, OLD> {
@@ -107,7 +111,7 @@ impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M
     }
 
     fn ran(&self) -> u64 {
-        self.machine().ran
+        self.machine().ran()
     }
 
     fn last_applied(&self) -> u64 {
