@@ -452,7 +452,10 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
     }
 
     fn tell(&mut self, session: SessionId, message: &ServerMessage) {
-        if let Some((client, incarnation)) = self.owners.get(&session).copied() {
+        // To one that crashed since nothing is sent: a closing may speak to thousands of those.
+        if let Some((client, incarnation)) = self.owners.get(&session).copied()
+            && self.clients.get(client).is_some_and(|client| client.incarnation == incarnation)
+        {
             self.send(|| Event::ToClient { client, incarnation, message: message.clone() });
         }
     }
