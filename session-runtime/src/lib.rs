@@ -187,7 +187,19 @@ pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
 pub use wire::{Deterministic, Never, Rejection, Reply, Wire};
 
-/// The README's code is compiled and run like any other.
+/// The code of the README and of the book is compiled and run like any other.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../book/src/guides/evolving.md")]
+    struct Evolving;
+    #[doc = include_str!("../../book/src/guides/which-guarantee.md")]
+    struct WhichGuarantee;
+    #[doc = include_str!("../../book/src/reference/attributes.md")]
+    struct Attributes;
+    #[doc = include_str!("../../book/src/reference/client.md")]
+    struct Client;
+    #[doc = include_str!("../../book/src/reference/rules.md")]
+    struct Rules;
+}
