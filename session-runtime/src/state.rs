@@ -112,6 +112,28 @@ where
     }
 }
 
+#[cfg(feature = "rpds")]
+impl<K, V> EntryMap for rpds::RedBlackTreeMapSync<K, V>
+where
+    K: Serialize + DeserializeOwned + Ord,
+    V: Serialize + DeserializeOwned,
+{
+    type Key = K;
+    type Value = V;
+
+    fn entries(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.iter()
+    }
+
+    fn from_entries(entries: impl Iterator<Item = (K, V)>) -> Self {
+        let mut map = Self::new_sync();
+        for (key, value) in entries {
+            map.insert_mut(key, value);
+        }
+        map
+    }
+}
+
 /// Takes a state's fields on their way into a snapshot.
 pub struct StateWriter {
     version: u32,

@@ -91,6 +91,24 @@ impl<T: Deterministic> Deterministic for std::ops::Range<T> {}
 impl<T: Deterministic> Deterministic for std::ops::RangeInclusive<T> {}
 impl<T: ?Sized> Deterministic for PhantomData<T> {}
 
+#[cfg(feature = "uuid")]
+deterministic!(uuid::Uuid);
+
+/// The ordered collections of rpds that threads can share. Its hash collections iterate in an order of the
+/// process's own.
+#[cfg(feature = "rpds")]
+mod persistent {
+    use super::Deterministic;
+    use rpds::{ListSync, QueueSync, RedBlackTreeMapSync, RedBlackTreeSetSync, StackSync, VectorSync};
+
+    impl<K: Deterministic + Ord, V: Deterministic> Deterministic for RedBlackTreeMapSync<K, V> {}
+    impl<T: Deterministic + Ord> Deterministic for RedBlackTreeSetSync<T> {}
+    impl<T: Deterministic> Deterministic for VectorSync<T> {}
+    impl<T: Deterministic> Deterministic for ListSync<T> {}
+    impl<T: Deterministic> Deterministic for QueueSync<T> {}
+    impl<T: Deterministic> Deterministic for StackSync<T> {}
+}
+
 macro_rules! deterministic_tuples {
     ($($name:ident)+) => {
         #[diagnostic::do_not_recommend]
