@@ -54,7 +54,7 @@ impl<'a, R> Context<'a, R> {
     }
 }
 
-impl<R: Wire> Context<'_, R> {
+impl<R> Context<'_, R> {
     /// The session on whose behalf the handler runs; `None` in an internal command.
     pub fn session(&self) -> Option<SessionId> {
         self.session
@@ -93,7 +93,9 @@ impl<R: Wire> Context<'_, R> {
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.iter().flat_map(|sessions| sessions.ids())
     }
+}
 
+impl<R: Wire> Context<'_, R> {
     /// Sends a request to a client: it is numbered, kept until acknowledged, and handed to the caller for
     /// sending. `None` if there is no such session, or if it has too many unacknowledged requests already, in
     /// which case it is closed.

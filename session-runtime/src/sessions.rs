@@ -24,8 +24,8 @@ pub(crate) struct Sessions {
     open: BTreeMap<SessionId, Session>,
     /// The open sessions by last activity: the idlest first.
     by_activity: BTreeSet<(Timestamp, SessionId)>,
-    /// The open sessions that are marked as slow consumers.
-    slow: BTreeSet<SessionId>,
+    /// The open sessions that are marked as slow consumers, by last activity.
+    slow: BTreeSet<(Timestamp, SessionId)>,
     /// The closed ids that are young enough to be asked for again.
     closed: BTreeSet<SessionId>,
     limits: Limits,
@@ -79,7 +79,7 @@ impl Sessions {
     fn insert(&mut self, id: SessionId, session: Session) {
         self.by_activity.insert((session.last_activity(), id));
         if session.is_slow_consumer() {
-            self.slow.insert(id);
+            self.slow.insert((session.last_activity(), id));
         }
         self.open.insert(id, session);
     }
@@ -88,7 +88,7 @@ impl Sessions {
     pub(crate) fn close(&mut self, id: SessionId) -> Option<Session> {
         let session = self.open.remove(&id)?;
         self.by_activity.remove(&(session.last_activity(), id));
-        self.slow.remove(&id);
+        self.slow.remove(&(session.last_activity(), id));
         self.closed.insert(id);
         Some(session)
     }
@@ -117,6 +117,9 @@ impl Sessions {
         if session.last_activity() != now {
             self.by_activity.remove(&(session.last_activity(), id));
             self.by_activity.insert((now, id));
+            if self.slow.remove(&(session.last_activity(), id)) {
+                self.slow.insert((now, id));
+            }
             session.set_last_activity(now);
         }
         session.acknowledge(acked);
@@ -133,7 +136,7 @@ impl Sessions {
         let max = self.limits.max_pending_requests;
         if max.is_some_and(|max| session.pending_count() as u64 >= u64::from(max)) {
             session.mark_slow_consumer();
-            self.slow.insert(to);
+            self.slow.insert((session.last_activity(), to));
         }
         !session.is_slow_consumer()
     }
@@ -194,7 +197,7 @@ impl Sessions {
         let idle = self.limits.idle_timeout.is_some_and(|timeout| activity.saturating_add(timeout) < now);
         let crowded = self.limits.evict_idlest
             && self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 > u64::from(max));
-        if self.slow.contains(&idlest) {
+        if self.slow.contains(&(activity, idlest)) {
             Some((idlest, CloseReason::SlowConsumer))
         } else if idle {
             Some((idlest, CloseReason::Idle))
@@ -202,11 +205,7 @@ impl Sessions {
             Some((idlest, CloseReason::Evicted))
         } else {
             // Whoever is more active than one that is not idle is not idle either.
-            self.slow
-                .iter()
-                .filter_map(|id| Some((self.get(*id)?.last_activity(), *id)))
-                .min()
-                .map(|(_, id)| (id, CloseReason::SlowConsumer))
+            self.slow.first().map(|(_, id)| (*id, CloseReason::SlowConsumer))
         }
     }
 

@@ -178,7 +178,7 @@ fn resend_yields_all_requests_without_an_answer_in_order() {
 fn a_reconnected_client_introduces_itself_and_sends_again() {
     let mut client = open();
     client.submit(ms(0), payload("a")).unwrap();
-    let query = client.query(ms(0), payload("q"));
+    let query = client.query(ms(0), payload("q")).unwrap();
     messages(&mut client, ms(0));
     client.reconnected(ms(5));
     assert_eq!(
@@ -326,7 +326,7 @@ fn a_closed_session_ends_everything_under_way() {
         let mut client = open();
         client.submit(ms(0), payload("a")).unwrap();
         client.submit(ms(0), payload("b")).unwrap();
-        let correlation = client.query(ms(0), payload("q"));
+        let correlation = client.query(ms(0), payload("q")).unwrap();
         client.receive(ms(1), expired);
         let over = Err("the session is over; open a new one".to_owned());
         assert_eq!(
@@ -339,6 +339,7 @@ fn a_closed_session_ends_everything_under_way() {
             ]
         );
         assert_eq!(client.submit(ms(2), payload("c")), Err(SubmitError::Closed));
+        assert_eq!(client.query(ms(2), payload("c")), Err(SubmitError::Closed));
     }
 }
 
@@ -403,6 +404,18 @@ fn a_configuration_without_waits_still_comes_to_an_end() {
     client.submit(ms(1), payload("a")).unwrap();
     push(&mut client, ms(1), 1);
     assert!(!messages(&mut client, ms(1)).is_empty());
+    let mut opening = ClientSession::open(ClientConfig { resend_after: ms(0), ..config() }, ms(0));
+    assert_eq!(messages(&mut opening, ms(0)).len(), 1);
+    assert_eq!(messages(&mut opening, ms(1)).len(), 1);
+}
+
+#[test]
+fn the_end_of_time_comes_to_an_end_too() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.query(ms(0), payload("q")).unwrap();
+    messages(&mut client, Duration::MAX);
+    assert_eq!(messages(&mut client, Duration::MAX), []);
 }
 
 // Saving.

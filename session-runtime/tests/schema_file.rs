@@ -82,10 +82,14 @@ query Size {} -> u64
 
 /// A file of its own for each case.
 fn file(case: &str, content: Option<&str>) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("schema-{case}.txt"));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("schema-{case}"));
+    let path = folder.join("schema.txt");
     match content {
-        Some(content) => std::fs::write(&path, content).unwrap(),
-        None => drop(std::fs::remove_file(&path)),
+        Some(content) => {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, content).unwrap();
+        }
+        None => drop(std::fs::remove_dir_all(&folder)),
     }
     path
 }
@@ -238,7 +242,7 @@ fn a_missing_file_fails_and_says_how_to_make_it() {
 #[test]
 fn the_file_is_written_and_brought_up_to_date_when_asked() {
     machine!(Asked, Schema { version: 2, commands: &[PUT, GET, NEW], ..BASE });
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("schema-asked.txt");
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("schema-asked/schema.txt");
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         return assert_unchanged::<Asked>(&path);
     }

@@ -10,7 +10,7 @@ use crate::{
     codec,
     error::ApplyError,
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
-    machine::StateMachine,
+    machine::{Command, StateMachine},
     session_machine::{SessionKey, SessionStateMachine},
     wire::Wire,
 };
@@ -72,6 +72,21 @@ impl<M: StateMachine> InMemory<M> {
     /// Appends and applies an action of the service itself, and returns what it gave.
     pub fn apply(&self, action: RaftAction) -> Result<Vec<ServerAction>, ApplyError> {
         lock(&self.server).append(action)
+    }
+
+    /// Runs a command of the service itself, and returns its answer.
+    pub fn internal(&self, command: &M::Command) -> Result<Response, ClientError> {
+        let payload = command.try_encode().map_err(ClientError::Encode)?;
+        let out = self.apply(RaftAction::InternalCommand { payload });
+        let out = out.map_err(|error| ClientError::Transport(error.to_string()))?;
+        let answer = out.into_iter().find_map(|action| match action {
+            ServerAction::InternalResponse { result } => Some(result),
+            _ => None,
+        });
+        match answer {
+            Some(result) => result.map_err(ClientError::from),
+            None => Err(ClientError::Transport("the machine does not answer".to_owned())),
+        }
     }
 
     /// Looks at the wrapped machine.
@@ -275,7 +290,9 @@ impl<M: StateMachine + Send> Call for InMemoryClient<M> {
     }
 
     async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
-        let correlation = self.exchange(|client, now| client.query(now, payload));
+        let correlation = self
+            .exchange(|client, now| client.query(now, payload))
+            .map_err(|error| ClientError::NotSent(error.to_string()))?;
         let mut half = lock(&self.client);
         half.client.abandon_query(correlation);
         match half.queries.remove(&correlation) {

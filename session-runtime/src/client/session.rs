@@ -92,8 +92,9 @@ impl Timer {
         Self { at: now, wait: config.resend_after }
     }
 
+    /// What waits for the end of time is never due: else it would be due again as soon as it was sent.
     fn is_due(&self, now: Duration) -> bool {
-        self.at <= now
+        self.at <= now && self.at < Duration::MAX
     }
 
     /// It was sent: the next time is after the wait, which doubles.
@@ -216,8 +217,9 @@ impl std::error::Error for SubmitError {}
 impl ClientSession {
     /// A client that opens a session.
     pub fn open(config: ClientConfig, now: Duration) -> Self {
-        let send = Timer::now(now, &config);
-        Self::at(config, Stage::Opening { attempt: 1, send }, now)
+        let mut client = Self::at(config, Stage::Closed, now);
+        client.stage = Stage::Opening { attempt: 1, send: Timer::now(now, &client.config) };
+        client
     }
 
     fn at(mut config: ClientConfig, stage: Stage, now: Duration) -> Self {
@@ -280,11 +282,14 @@ impl ClientSession {
     }
 
     /// Takes a query. It is sent, and sent again, until it ends with [`ClientEvent::QueryEnded`].
-    pub fn query(&mut self, now: Duration, payload: Bytes) -> u64 {
+    pub fn query(&mut self, now: Duration, payload: Bytes) -> Result<u64, SubmitError> {
+        if matches!(self.stage, Stage::Closing { .. } | Stage::Closed) {
+            return Err(SubmitError::Closed);
+        }
         self.last_correlation = self.last_correlation.wrapping_add(1);
         let send = Timer::now(now, &self.config);
         self.queries.insert(self.last_correlation, Pending::new(payload, false, send));
-        self.last_correlation
+        Ok(self.last_correlation)
     }
 
     /// The caller no longer waits for a query.
@@ -403,7 +408,8 @@ impl ClientSession {
             self.ack_at = None;
             return Some(ClientMessage::Ack { session, request: acked });
         }
-        if self.last_sent.saturating_add(self.config.keep_alive) <= now {
+        let silent_until = self.last_sent.saturating_add(self.config.keep_alive);
+        if silent_until <= now && silent_until < Duration::MAX {
             self.ack_at = None;
             let lowest_pending = self.lowest_pending();
             return Some(ClientMessage::KeepAlive { session, lowest_pending, acked });

@@ -43,7 +43,8 @@ pub fn assert_unchanged<M: StateMachine>(path: impl AsRef<Path>) {
 fn check(schema: &Schema, path: &Path, update: bool) -> Result<Option<String>, String> {
     let file = path.display();
     let now = schema.file_text();
-    let write = || match fs::write(path, &now) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let write = || match folder.map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, &now)) {
         Ok(()) => Ok(Some(format!("wrote the schema of `{}` to {file}", schema.name))),
         Err(error) => Err(format!("the schema file {file} cannot be written: {error}")),
     };

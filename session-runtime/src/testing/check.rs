@@ -14,7 +14,7 @@ use crate::{
     state::to_hex,
 };
 use std::fmt::Write;
-use std::ops::RangeBounds;
+use std::ops::Range;
 
 /// How often twins are asked about a log before it is taken to show nothing.
 const TRIALS: usize = 8;
@@ -36,31 +36,20 @@ pub fn check<M: StateMachine + Default + 'static>(commands: impl FnMut(&mut Dice
 pub struct Check<M, G> {
     builds: Builds<M>,
     commands: G,
-    seeds: (u64, u64),
+    seeds: Range<u64>,
     operations: u64,
 }
 
 impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Check<M, G> {
     /// A hundred histories of 200 operations each.
     pub fn new(commands: G) -> Self {
-        Self { builds: Builds { make: M::default }, commands, seeds: (0, 99), operations: 200 }
+        Self { builds: Builds { make: M::default }, commands, seeds: 0..100, operations: 200 }
     }
 
     /// Runs the histories of these seeds.
     #[must_use]
-    pub fn seeds(mut self, seeds: impl RangeBounds<u64>) -> Self {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        let first = match seeds.start_bound() {
-            Included(first) => *first,
-            Excluded(before) => before.saturating_add(1),
-            Unbounded => 0,
-        };
-        let last = match seeds.end_bound() {
-            Included(last) => *last,
-            Excluded(behind) => behind.saturating_sub(1),
-            Unbounded => u64::MAX,
-        };
-        self.seeds = (first, last);
+    pub fn seeds(mut self, seeds: Range<u64>) -> Self {
+        self.seeds = seeds;
         self
     }
 
@@ -94,7 +83,7 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     /// Runs all histories, or up to the first broken rule.
     pub fn try_run(mut self) -> Result<Tally, Box<Failure>> {
         let mut tally = Tally::default();
-        for seed in self.seeds.0..=self.seeds.1 {
+        for seed in self.seeds.clone() {
             tally += self.run_seed(seed)?;
         }
         Ok(tally)
