@@ -23,7 +23,7 @@ fn desk_command(dice: &mut Dice) -> DeskCommand {
 
 #[test]
 fn the_desk_keeps_every_rule_in_random_histories() {
-    let tally = Check::<Desk, _>::new(desk_command).seeds(0..60).run();
+    let tally = Check::<Desk, _>::new(desk_command).seeds(0..150).run();
     println!("{tally}");
 }
 

@@ -107,9 +107,14 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
 
     /// The failure in as few words and entries as it takes.
     fn explain(&self, seed: u64, problem: String, log: Vec<Logged>) -> Failure {
-        let (problem, log) = match self.problem_of(&log) {
-            Some(found) => self.shortest(found, log),
-            None => (problem, log),
+        // Ids that were drawn at the beginning stay valid when entries before their creation are taken out.
+        let early: Vec<Logged> = log.iter().map(drawn_early).collect();
+        let (problem, log) = if let Some(found) = self.problem_of(&early) {
+            self.shortest(found, early)
+        } else if let Some(found) = self.problem_of(&log) {
+            self.shortest(found, log)
+        } else {
+            (problem, log)
         };
         Failure { seed, problem, history: script::<M>(&log) }
     }
@@ -172,6 +177,32 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
         }
         (problem, log)
     }
+}
+
+/// An entry whose sessions were all drawn at the beginning of the log.
+fn drawn_early(entry: &Logged) -> Logged {
+    let mut entry = entry.clone();
+    let early = |session: &mut SessionId| {
+        let random = session.0 & u128::from(u64::MAX);
+        *session = SessionId::draw(0, u64::try_from(random).unwrap_or_default());
+    };
+    match &mut entry.action {
+        RaftAction::SessionCreationConfirmed { session, .. }
+        | RaftAction::ClientRequest { session, .. }
+        | RaftAction::ServerRequestAck { session, .. }
+        | RaftAction::SessionExpired { session } => early(session),
+        RaftAction::KeepAlive { sessions } => {
+            for alive in sessions {
+                early(&mut alive.session);
+            }
+        }
+        RaftAction::GetRequestsForRetry { .. }
+        | RaftAction::InternalCommand { .. }
+        | RaftAction::Configure { .. }
+        | RaftAction::Upgrade { .. }
+        | RaftAction::Tick => {}
+    }
+    entry
 }
 
 /// What an entry holds, in a word: the command's name, or the action's.

@@ -47,6 +47,8 @@ tally! {
     lost_proposals: "proposals lost",
     /// Proposals that a new leader appended again.
     doubled_proposals: "proposals appended twice",
+    /// Old proposals that arrived once more.
+    late_proposals: "old proposals that came again",
     /// Replicas that crashed and came back.
     replica_crashes: "replicas crashed",
     /// Clients that crashed and came back.

@@ -1,16 +1,23 @@
 //! What must hold at every entry of a history, whatever the machine.
 
 use crate::{
-    action::{Alive, RaftAction, RequestError, Response, ServerAction},
+    action::{Alive, CloseReason, RaftAction, RequestError, Response, ServerAction},
     codec,
-    identity::{RequestId, ServerRequestId, SessionId},
+    identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a cached answer counts beside its payload.
+const RECORD_BYTES: u64 = 32;
+/// How many sessions an entry closes at most, beside those its action names.
+const MAX_CLOSINGS: usize = 1024;
+
 /// Follows the log from outside, knowing nothing but what goes in and comes out.
 #[derive(Default)]
 pub(super) struct Judge {
+    /// The log's time.
+    now: Timestamp,
     open: BTreeMap<SessionId, Known>,
     closed: BTreeSet<SessionId>,
     limits: Limits,
@@ -25,7 +32,17 @@ pub(super) struct Judge {
 struct Known {
     watermark: u64,
     last_sent: u64,
-    acked: u64,
+    /// The server requests not acknowledged, and when each was last sent.
+    pending: BTreeMap<u64, Timestamp>,
+    last_activity: Timestamp,
+}
+
+impl Known {
+    /// The server requests last sent before a moment.
+    fn due(&self, before: Timestamp) -> impl Iterator<Item = (u64, Timestamp)> {
+        let pending = self.pending.iter().map(|(request, sent)| (*request, *sent));
+        pending.filter(move |(_, sent)| *sent < before)
+    }
 }
 
 /// An answer, and where in the log it came to be.
@@ -33,7 +50,6 @@ pub(super) struct Answered {
     pub(super) index: u64,
     pub(super) payload_hash: u64,
     pub(super) result: Result<Response, RequestError>,
-    pub(super) ran: bool,
 }
 
 /// A rule that was broken.
@@ -53,14 +69,22 @@ impl Judge {
         self.open.len()
     }
 
+    /// The lowest request of an open session that may still matter, as far as its client has said.
+    pub(super) fn watermark(&self, session: SessionId) -> Option<RequestId> {
+        self.open.get(&session).map(|known| RequestId(known.watermark.max(1)))
+    }
+
     /// Judges an entry: what it asked, what came out, and how many commands ran.
     pub(super) fn entry(
         &mut self,
         index: u64,
+        time: Timestamp,
         action: &RaftAction,
         out: &[ServerAction],
         ran: u64,
     ) -> Result<(), Broken> {
+        self.now = self.now.max(time);
+        let mut again = Vec::new();
         match action {
             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => {
                 self.sign_of_life(*session, lowest_pending.0, acked.0);
@@ -78,17 +102,99 @@ impl Judge {
                 }
             }
             RaftAction::Configure { limits, .. } => self.limits = limits.clone(),
+            RaftAction::GetRequestsForRetry { last_sent_before, limit } => {
+                again = self.retried(*last_sent_before, *limit);
+            }
             _ => {}
         }
-        let retry = matches!(action, RaftAction::GetRequestsForRetry { .. });
-        out.iter().try_for_each(|action| self.output(action, retry))
+        // A retry comes first; what closing hooks send after it is new again.
+        let (first, rest) = out.split_at_checked(again.len()).unwrap_or((out, &[]));
+        self.retry(&again, first)?;
+        rest.iter().try_for_each(|action| self.output(action))?;
+        self.none_is_overdue(out)
     }
 
     fn sign_of_life(&mut self, session: SessionId, lowest_pending: u64, acked: u64) {
         if let Some(known) = self.open.get_mut(&session) {
             known.watermark = known.watermark.max(lowest_pending);
-            known.acked = known.acked.max(acked).min(known.last_sent);
+            known.last_activity = self.now;
+            while known.pending.first_key_value().is_some_and(|(request, _)| *request <= acked) {
+                known.pending.pop_first();
+            }
         }
+    }
+
+    /// Which server requests a retry sends again: first those of the session whose first due one has waited
+    /// longest, or else a session that never acknowledges would keep out the others.
+    fn retried(&self, before: Timestamp, limit: u32) -> Vec<(SessionId, u64)> {
+        let first_due =
+            |(session, known): (&SessionId, &Known)| Some((known.due(before).next()?.1, *session));
+        let mut waiting: Vec<(Timestamp, SessionId)> = self.open.iter().filter_map(first_due).collect();
+        waiting.sort_unstable();
+        let most = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let due = waiting.iter().filter_map(|(_, session)| Some((*session, self.open.get(session)?)));
+        let due =
+            due.flat_map(|(session, known)| known.due(before).map(move |(request, _)| (session, request)));
+        due.take(most).collect()
+    }
+
+    fn retry(&mut self, expected: &[(SessionId, u64)], sent: &[ServerAction]) -> Result<(), Broken> {
+        let mut sent = sent.iter();
+        for (session, number) in expected {
+            let what = || format!("server request {number} of {session:?}");
+            match sent.next() {
+                Some(ServerAction::SendServerRequest { session: to, request, payload })
+                    if (to, request.0) == (session, *number) =>
+                {
+                    if self.sent(*session, *request) != Some(codec::payload_hash(payload)) {
+                        return Err(format!("{} was sent again with another payload", what()));
+                    }
+                }
+                other => return Err(format!("{} was to be sent again, and not {other:?}", what())),
+            }
+            if let Some(known) = self.open.get_mut(session) {
+                known.pending.insert(*number, self.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// After each entry, nobody is left who should have been closed for idleness, or because there are too many.
+    fn none_is_overdue(&self, out: &[ServerAction]) -> Result<(), Broken> {
+        let idle = self.limits.idle_timeout.and_then(|_| {
+            let mut open = self.open.iter();
+            open.find(|(_, known)| self.is_idle(known)).map(|(session, _)| session)
+        });
+        let crowded = self.limits.evict_idlest && self.is_crowded();
+        let closings = || out.iter().filter(|action| matches!(action, ServerAction::SessionClosed { .. }));
+        match idle {
+            _ if idle.is_none() && !crowded => Ok(()),
+            // The rest follows at the next entries.
+            _ if closings().count() >= MAX_CLOSINGS => Ok(()),
+            Some(session) => Err(format!("{session:?} is idle for too long, and is not closed")),
+            None => Err(format!("{} sessions are open, and none is evicted", self.open.len())),
+        }
+    }
+
+    fn is_idle(&self, known: &Known) -> bool {
+        self.limits.idle_timeout.is_some_and(|timeout| known.last_activity.saturating_add(timeout) < self.now)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 > u64::from(max))
+    }
+
+    /// Whether a session must turn away a request that would make it hold more answers. Never the one at the
+    /// watermark, without which no answer could ever go.
+    fn is_busy(&self, session: SessionId, known: &Known, request: RequestId) -> bool {
+        let watermark = RequestId(known.watermark.max(1));
+        let Some(max) = self.limits.max_cached_bytes.filter(|_| request > watermark) else { return false };
+        let held = self.answered.range((session, watermark)..=(session, RequestId(u64::MAX)));
+        let bytes = held.fold(0_u64, |sum, (_, answered)| {
+            let payload = answered.result.as_ref().map_or(0, |response| response.payload.len() as u64);
+            sum.saturating_add(payload).saturating_add(RECORD_BYTES)
+        });
+        bytes >= max
     }
 
     fn request(
@@ -100,11 +206,12 @@ impl Judge {
         first: Option<&ServerAction>,
         ran: u64,
     ) -> Result<(), Broken> {
-        let what = format!("{request:?} of {session:?}");
+        // Words only where they are needed: this is called for every request.
+        let what = || format!("{request:?} of {session:?}");
         let result = match first {
             Some(ServerAction::SendResponse { response, .. }) => Ok(response.clone()),
             Some(ServerAction::SendRequestError { error, .. }) => Err(*error),
-            other => return Err(format!("{what} was answered first of all with {other:?}")),
+            other => return Err(format!("{} was answered first of all with {other:?}", what())),
         };
         let payload_hash = codec::payload_hash(payload);
         let expected = match (self.open.get(&session), self.answered.get(&(session, request))) {
@@ -114,27 +221,29 @@ impl Judge {
             }
             (Some(_), Some(before)) if before.payload_hash == payload_hash => Some(before.result.clone()),
             (Some(_), Some(_)) => Some(Err(RequestError::RequestMismatch)),
+            (Some(known), None) if self.is_busy(session, known, request) => Some(Err(RequestError::Busy)),
             (Some(_), None) => None,
         };
         if let Some(expected) = expected {
             if ran > 0 {
-                return Err(format!("{what} ran, and should have been answered with {expected:?}"));
+                return Err(format!("{} ran, and should have been answered with {expected:?}", what()));
             }
             if result != expected {
-                return Err(format!("{what} was answered with {result:?} instead of {expected:?}"));
+                return Err(format!("{} was answered with {result:?} instead of {expected:?}", what()));
             }
             return Ok(());
         }
         if ran != u64::from(result.is_ok()) {
-            return Err(format!("{what} ran {ran} times and was answered with {result:?}"));
+            return Err(format!("{} ran {ran} times and was answered with {result:?}", what()));
         }
-        if result != Err(RequestError::Busy) {
-            self.answered.insert((session, request), Answered { index, payload_hash, result, ran: ran > 0 });
+        if !matches!(result, Ok(_) | Err(RequestError::InvalidPayload)) {
+            return Err(format!("{} should have run, and was answered with {result:?}", what()));
         }
+        self.answered.insert((session, request), Answered { index, payload_hash, result });
         Ok(())
     }
 
-    fn output(&mut self, action: &ServerAction, retry: bool) -> Result<(), Broken> {
+    fn output(&mut self, action: &ServerAction) -> Result<(), Broken> {
         match action {
             ServerAction::SessionCreated { session } => {
                 if self.closed.contains(session) {
@@ -147,16 +256,19 @@ impl Judge {
                 if max.is_some_and(|max| self.open.len() as u64 >= max) && !self.limits.evict_idlest {
                     return Err(format!("{session:?} was opened beyond the limit of {max:?} sessions"));
                 }
-                self.open.insert(*session, Known::default());
+                self.open.insert(*session, Known { last_activity: self.now, ..Known::default() });
             }
-            ServerAction::SessionClosed { session, .. } => {
-                if self.open.remove(session).is_none() {
+            ServerAction::SessionClosed { session, reason } => {
+                let Some(known) = self.open.remove(session) else {
                     return Err(format!("{session:?} was closed, and was not open"));
+                };
+                if *reason == CloseReason::Idle && !self.is_idle(&known) {
+                    return Err(format!("{session:?} was closed as idle, and is not"));
                 }
                 self.closed.insert(*session);
             }
             ServerAction::SendServerRequest { session, request, payload } => {
-                self.server_request(*session, *request, codec::payload_hash(payload), retry)?;
+                self.server_request(*session, *request, codec::payload_hash(payload))?;
             }
             _ => {}
         }
@@ -168,28 +280,20 @@ impl Judge {
         session: SessionId,
         request: ServerRequestId,
         payload_hash: u64,
-        retry: bool,
     ) -> Result<(), Broken> {
-        let what = format!("server request {} of {session:?}", request.0);
-        // Behind what is sent again may stand what closing hooks sent for the first time.
-        if retry && let Some(before) = self.sent.get(&(session, request)) {
-            return if *before == payload_hash {
-                Ok(())
-            } else {
-                Err(format!("{what} was sent again with another payload"))
-            };
-        }
+        let what = || format!("server request {} of {session:?}", request.0);
         let Some(known) = self.open.get_mut(&session) else {
-            return Err(format!("{what} was sent, and the session is not open"));
+            return Err(format!("{} was sent, and the session is not open", what()));
         };
         if request.0 != known.last_sent.saturating_add(1) {
-            return Err(format!("{what} follows number {}", known.last_sent));
+            return Err(format!("{} follows number {}", what(), known.last_sent));
         }
-        let pending = known.last_sent.saturating_sub(known.acked);
+        let pending = known.pending.len() as u64;
         if self.limits.max_pending_requests.is_some_and(|max| pending >= u64::from(max)) {
-            return Err(format!("{what} was sent to a client that had {pending} pending already"));
+            return Err(format!("{} was sent to a client that had {pending} pending already", what()));
         }
         known.last_sent = request.0;
+        known.pending.insert(request.0, self.now);
         self.sent.insert((session, request), payload_hash);
         Ok(())
     }

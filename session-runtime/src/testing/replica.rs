@@ -92,6 +92,8 @@ pub(super) trait Replica {
     fn expiry_due(&self) -> Option<Timestamp>;
     fn sessions(&self) -> Vec<SessionId>;
     fn pending(&self, session: SessionId) -> Vec<PendingRequest>;
+    /// Whether anything is pending. Asked often.
+    fn owes(&self, session: SessionId) -> bool;
     fn has_pending(&self, before: Timestamp) -> bool;
     fn answer_to(&self, key: &SessionKey) -> Option<Result<Response, RequestError>>;
 }
@@ -132,6 +134,10 @@ impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M
 
     fn pending(&self, session: SessionId) -> Vec<PendingRequest> {
         self.pending_requests(session).collect()
+    }
+
+    fn owes(&self, session: SessionId) -> bool {
+        self.pending_requests(session).next().is_some()
     }
 
     fn has_pending(&self, before: Timestamp) -> bool {

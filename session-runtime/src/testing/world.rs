@@ -20,7 +20,7 @@ use crate::{
     snapshot::Snapshot,
 };
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often replicas' dictionaries are compared, in entries.
@@ -47,6 +47,12 @@ struct Plan {
     clock_jump: u64,
     new_limits: u64,
     upgrade: u64,
+    /// In how many of a hundred leader changes something old is proposed once more.
+    late_proposal: u64,
+    /// In how many of a hundred cases the leader learns of its append only later.
+    late_report: u64,
+    /// The most server requests to send again at a time.
+    retry_limit: u32,
 }
 
 impl Plan {
@@ -63,6 +69,9 @@ impl Plan {
             lost: often(31),
             repeated: often(51),
             delay: often(400),
+            late_proposal: often(100),
+            late_report: often(60),
+            retry_limit: u32::try_from(1_u64.saturating_add(dice.below(16))).unwrap_or(1),
             clients: 1_usize.saturating_add(usize::try_from(dice.below(5)).unwrap_or(0)),
             replicas: 1_usize.saturating_add(usize::try_from(dice.below(3)).unwrap_or(0)),
             operations,
@@ -127,6 +136,12 @@ enum Event {
     Commit {
         term: u64,
     },
+    /// The leader learns at which index a request was appended.
+    Appended {
+        key: SessionKey,
+        term: u64,
+        index: u64,
+    },
     CatchUp {
         node: usize,
     },
@@ -162,6 +177,8 @@ pub(super) struct World<'a, M> {
     owners: BTreeMap<SessionId, (usize, u64)>,
     alive: BTreeMap<SessionId, Alive>,
     judge: Judge,
+    /// The numbers that clients have used, for ever.
+    used: BTreeSet<(SessionId, RequestId)>,
     started: u64,
     done: Vec<Done>,
     healed: bool,
@@ -201,11 +218,12 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             leader: 0,
             term: 1,
             gate: Admission::new(),
-            retries: RetryDriver::new(RetryPolicy { min_age: 300, max_age: 3_000, limit: 16 }),
+            retries: RetryDriver::new(RetryPolicy { min_age: 300, max_age: 3_000, limit: plan.retry_limit }),
             clients: Vec::new(),
             owners: BTreeMap::new(),
             alive: BTreeMap::new(),
             judge: Judge::default(),
+            used: BTreeSet::new(),
             started: 0,
             done: Vec::new(),
             healed: false,
@@ -328,6 +346,9 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             }
         }
         self.tally += Tally { lost_proposals: lost.len() as u64, ..Tally::default() };
+        if self.dice.percent(self.plan.late_proposal) {
+            self.propose_something_old();
+        }
         self.alive.clear();
         self.catch_up(next)?;
         self.commit_scheduled = false;
@@ -338,6 +359,19 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         }
         self.nudge_all();
         Ok(())
+    }
+
+    /// A copy of a proposal that was under way for long, say from a follower that forwards: often a creation, for
+    /// a session that may be closed by now.
+    fn propose_something_old(&mut self) {
+        let creation = |entry: &Logged| entry.creator.is_some();
+        let only_creations = self.dice.percent(50);
+        let old = self.log.iter().filter(|entry| creation(entry) || !only_creations);
+        let old: Vec<&Logged> = old.collect();
+        if let Some(logged) = self.dice.pick(&old).map(|logged| (*logged).clone()) {
+            self.tally += Tally { late_proposals: 1, ..Tally::default() };
+            self.append(logged.action, logged.creator);
+        }
     }
 
     fn crash_replica(&mut self) -> Result<(), Broken> {
@@ -464,10 +498,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
 
     fn handle(&mut self, event: Event) -> Result<(), Broken> {
         match event {
-            Event::ToServer { client, incarnation, message } => {
-                self.serve(client, incarnation, message);
-                Ok(())
-            }
+            Event::ToServer { client, incarnation, message } => self.serve(client, incarnation, message),
             Event::ToClient { client, incarnation, message } => {
                 let now = self.time();
                 if let Some(client) = self.clients.get_mut(client)
@@ -501,6 +532,10 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
                 }
                 Ok(())
             }
+            Event::Appended { key, term, index } => {
+                self.gate.appended(key, term, index);
+                Ok(())
+            }
             Event::CatchUp { node } => self.catch_up(node),
             Event::Restart { node } => self.restart(node),
             Event::Beat => {
@@ -529,8 +564,8 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         }
     }
 
-    fn serve(&mut self, client: usize, incarnation: u64, message: ClientMessage) {
-        let Some(node) = self.nodes.get(self.leader) else { return };
+    fn serve(&mut self, client: usize, incarnation: u64, message: ClientMessage) -> Result<(), Broken> {
+        let Some(node) = self.nodes.get(self.leader) else { return Ok(()) };
         match message {
             ClientMessage::Create { attempt, capabilities } => {
                 let position = node.replica.last_applied();
@@ -552,12 +587,17 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
                         self.alive.insert(session, Alive { session, lowest_pending, acked });
                         self.tell(session, &ServerMessage::answer(session, request, result));
                     }
+                    Admit::InFlight { index } if index <= node.replica.last_applied() => {
+                        return Err(format!(
+                            "{request:?} of {session:?} has no answer and waits for entry {index}, which is past"
+                        ));
+                    }
                     Admit::InFlight { .. } => {}
                     Admit::Append => {
                         let action =
                             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
                         let index = self.append(action, None);
-                        self.gate.appended(key, self.term, index);
+                        self.report(key, index);
                     }
                 }
             }
@@ -572,6 +612,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
                 self.append(RaftAction::SessionExpired { session }, None);
             }
         }
+        Ok(())
     }
 
     fn append(&mut self, action: RaftAction, creator: Option<(usize, u64)>) -> u64 {
@@ -579,6 +620,16 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         self.log.push(Logged { time, action, creator });
         self.schedule_commit();
         self.log.len() as u64
+    }
+
+    /// The gate is told of an append: at once, or so late that the entry may have been applied.
+    fn report(&mut self, key: SessionKey, index: u64) {
+        if !self.healed && self.dice.percent(self.plan.late_report) {
+            let delay = self.dice.below(60);
+            self.at(delay, Event::Appended { key, term: self.term, index });
+        } else {
+            self.gate.appended(key, self.term, index);
+        }
     }
 
     /// One commit for all that is appended until then, as a leader that batches does.
@@ -633,14 +684,42 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
                 return Err(format!("replicas differ in what entry {index} gives: {before:?} and {out:?}"));
             }
         } else {
-            self.judge.entry(index, &entry.action, &out, ran)?;
+            self.judge.entry(index, entry.time, &entry.action, &out, ran)?;
             self.count(&entry.action, &out, ran);
             self.outputs.push((out.clone(), ran));
         }
+        self.check_watermark(number, &entry.action)?;
         self.compare(number, index)?;
         if number == self.leader {
             self.gate.applied(index);
             self.publish(entry, out);
+        }
+        Ok(())
+    }
+
+    /// What clients no longer need is gone, whichever message said so.
+    fn check_watermark(&self, number: usize, action: &RaftAction) -> Result<(), Broken> {
+        let (one, several) = match action {
+            RaftAction::ClientRequest { session, .. } => (Some(*session), [].as_slice()),
+            RaftAction::KeepAlive { sessions } => (None, sessions.as_slice()),
+            _ => return Ok(()),
+        };
+        let Some(node) = self.nodes.get(number) else { return Ok(()) };
+        // Of a replica that is behind, all that can be said is what the furthest one was told.
+        if node.replica.last_applied() != self.outputs.len() as u64 {
+            return Ok(());
+        }
+        for session in one.into_iter().chain(several.iter().map(|alive| alive.session)) {
+            let Some(watermark) = self.judge.watermark(session).filter(|watermark| watermark.0 > 1) else {
+                continue;
+            };
+            let request = RequestId(watermark.0.saturating_sub(1));
+            let key = SessionKey { session, request, payload_hash: 0 };
+            if node.replica.answer_to(&key) != Some(Err(RequestError::ResponseEvicted)) {
+                return Err(format!(
+                    "{request:?} of {session:?} is still kept, and the client needs nothing below {watermark:?}"
+                ));
+            }
         }
         Ok(())
     }
@@ -718,6 +797,10 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             if let Ok(request) = client.session.submit(now, payload) {
                 self.started = self.started.saturating_add(1);
                 client.began.insert(request, self.counter);
+                let session = client.session.session();
+                if session.is_some_and(|session| !self.used.insert((session, request))) {
+                    return Err(format!("a client used {request:?} of {session:?} for a second command"));
+                }
             }
         }
         if client.saves && (client.saved.is_none() || self.dice.percent(10)) {
@@ -793,11 +876,15 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             (Ok(response), _) => Err(format!(
                 "a client was told {response:?} about {request:?} of {session:?}, which is not what it was answered"
             )),
-            (Err(error @ (RequestError::InvalidPayload | RequestError::Skipped)), Some(answered))
-                if answered.ran =>
+            (Err(RequestError::InvalidPayload | RequestError::Skipped), Some(answered))
+                if answered.result == *result =>
             {
-                Err(format!("a client was told {error:?} about {request:?} of {session:?}, which ran"))
+                Ok(())
             }
+            // Only the answer that is kept makes it true that the request never runs.
+            (Err(error @ (RequestError::InvalidPayload | RequestError::Skipped)), _) => Err(format!(
+                "a client was told {error:?} about {request:?} of {session:?}, which is not what it was answered"
+            )),
             _ => Ok(()),
         }
     }
@@ -809,9 +896,10 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         self.committed == self.log.len()
             && self.nodes.iter().all(applied)
             && self.clients.iter().all(|client| {
-                client.session.session().is_some_and(|session| {
-                    client.session.resend().next().is_none() && self.pending(session) == 0
-                })
+                client
+                    .session
+                    .session()
+                    .is_some_and(|session| client.session.resend().next().is_none() && !self.owes(session))
             })
     }
 
@@ -826,6 +914,10 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             ),
         });
         clients.collect::<Vec<_>>().join("; ")
+    }
+
+    fn owes(&self, session: SessionId) -> bool {
+        self.nodes.get(self.leader).is_some_and(|node| node.replica.owes(session))
     }
 
     fn pending(&self, session: SessionId) -> usize {
@@ -878,7 +970,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             let action = RaftAction::SessionExpired { session };
             let time = node.replica.time();
             let out = node.replica.apply(index, time, action.clone()).map_err(|error| error.to_string())?;
-            self.judge.entry(index, &action, &out, 0)?;
+            self.judge.entry(index, time, &action, &out, 0)?;
         }
         let open = self.judge.open_sessions();
         let dictionary = node

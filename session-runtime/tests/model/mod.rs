@@ -26,7 +26,7 @@ type Answer = Result<Response, RequestError>;
 type Capabilities = BTreeMap<String, String>;
 
 /// The desk's own state, as its handlers change it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelDesk {
     pub total: u64,
     pub journal: Vec<String>,
@@ -36,14 +36,14 @@ pub struct ModelDesk {
 }
 
 /// An answer that is kept, with the payload it answers.
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 struct Cached {
     request: u64,
     payload: Bytes,
     answer: Answer,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 struct Session {
     id: SessionId,
     watermark: u64,
@@ -97,7 +97,7 @@ fn payload_size(answer: &Answer) -> u64 {
 }
 
 /// Why user code stopped the machine. The words of an encoder are not fixed: `None` is any message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Halt {
     pub index: u64,
     pub command: String,
@@ -160,7 +160,7 @@ impl Entry {
 }
 
 /// The whole replicated state.
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 pub struct Model {
     build: u32,
     pub desk: ModelDesk,
@@ -193,6 +193,13 @@ impl Model {
         }
     }
 
+    /// The same, as if its last entry had stood elsewhere.
+    #[allow(dead_code)] // of the exhaustive histories
+    pub fn at_index(mut self, index: u64) -> Self {
+        self.last_applied = index;
+        self
+    }
+
     /// The open sessions in id order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.iter().map(|session| session.id)
@@ -208,6 +215,16 @@ impl Model {
 
     pub fn cached_response(&self, session: SessionId, request: RequestId) -> Option<Answer> {
         self.session(session)?.cached(request.0).map(|cached| cached.answer.clone())
+    }
+
+    /// The answer to a request without applying it.
+    #[allow(dead_code)] // of the exhaustive histories
+    pub fn answer_to(&self, session: SessionId, request: RequestId) -> Option<Answer> {
+        let known = self.session(session)?;
+        if request.0 < known.watermark {
+            return Some(Err(RequestError::ResponseEvicted));
+        }
+        self.cached_response(session, request)
     }
 
     pub fn last_applied(&self) -> u64 {
