@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::words;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::DeriveInput;
+use syn::{Attribute, DeriveInput};
 
 pub(crate) use command::derive_command;
 pub(crate) use derives::{derive_deterministic, derive_rejection};
@@ -74,6 +74,12 @@ fn generated_name(name: &syn::Ident) -> syn::Ident {
     let mut name = name.clone();
     name.set_span(Span::call_site().located_at(name.span()));
     name
+}
+
+/// What is made of a deprecated item names it, and warns nobody: a warning is for the user's own uses.
+fn allow_deprecated<'a>(items: impl IntoIterator<Item = &'a [Attribute]>) -> Option<TokenStream> {
+    let is_deprecated = |attrs: &[Attribute]| attrs.iter().any(|attr| attr.path().is_ident("deprecated"));
+    items.into_iter().any(is_deprecated).then(|| quote!(#[allow(deprecated)]))
 }
 
 /// Whether any of these tokens is one of the names.

@@ -59,7 +59,9 @@ use proc_macro::TokenStream;
 /// | `crate = path` | where the runtime is, else `::session_runtime` |
 ///
 /// The query enum and the client are `pub`, unless a visibility stands before their name:
-/// `client = pub(crate) Name`.
+/// `client = pub(crate) Name`. The query enum cannot be less visible than its machine, whose trait names it.
+///
+/// The machine also gets an associated constant `SCHEMA`, so its own constants have other names.
 ///
 /// `#[assume_infallible = "why"]` and `#[assume_deterministic = "why"]` lift the rules for one method's body.
 #[proc_macro_attribute]

@@ -2,12 +2,12 @@
 //! user's syntax, so that everything said later can point at it.
 
 use crate::errors::Errors;
-use crate::names::{near, variant_of};
+use crate::names::{near, peeled, variant_of};
 use crate::parse::{Args, ImplBlock, Item, Method, cfgs, reason};
 use crate::words;
-use proc_macro2::TokenTree;
-use quote::format_ident;
+use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{
     Attribute, FnArg, GenericParam, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety,
     Signature, Type,
@@ -58,8 +58,12 @@ pub(crate) struct Hook<'a> {
 
 /// A parameter behind the context.
 pub(crate) struct Param<'a> {
-    /// The name, without a leading underscore; a pattern or a bare `_` has none.
+    /// The name as it is written; a pattern or a bare `_` has none.
+    pub(crate) written: Option<&'a Ident>,
+    /// The name without a leading underscore.
     pub(crate) name: Option<Ident>,
+    /// Where it is written, whatever it is.
+    pub(crate) place: Span,
     pub(crate) ty: &'a Type,
 }
 
@@ -100,12 +104,14 @@ impl<'a> Machine<'a> {
             FnArg::Typed(typed) => Some(typed),
             FnArg::Receiver(_) => None,
         });
-        let params: Vec<Param<'a>> = typed.skip(usize::from(context.is_some())).map(Param::new).collect();
+        let params = Param::all(typed.skip(usize::from(context.is_some())));
         if marks.hook.is_some() {
             if let Some(param) = params.first() {
                 errors.on(param.ty, words::HOOK_PARAMETER);
             }
-            if let ReturnType::Type(_, ty) = &method.sig.output {
+            if let ReturnType::Type(_, ty) = &method.sig.output
+                && !matches!(peeled(ty), Type::Tuple(unit) if unit.elems.is_empty())
+            {
                 errors.on(ty, words::HOOK_REPLY);
             }
         }
@@ -134,10 +140,12 @@ impl<'a> Machine<'a> {
             self.whole = false;
             return;
         }
-        let variant = variant_of(&method.sig.ident);
         if let Some(closes) = hook {
             self.hooks.push(Hook { method, cfgs, closes, context });
-        } else if query {
+            return;
+        }
+        let variant = variant_of(&method.sig.ident);
+        if query {
             self.queries.push(Query { method, cfgs, variant, params });
         } else {
             self.handlers.push(Handler { method, cfgs, variant, context, params, internal });
@@ -146,29 +154,39 @@ impl<'a> Machine<'a> {
 }
 
 impl<'a> Param<'a> {
-    fn new(param: &'a PatType) -> Self {
-        let name = match &*param.pat {
-            Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
-                Some(without_underscore(&pattern.ident))
-            }
-            _ => None,
-        };
-        Self { name, ty: &param.ty }
+    /// The parameters, each without its underscore where that leaves two different names.
+    fn all(params: impl Iterator<Item = &'a PatType>) -> Vec<Self> {
+        let mut params: Vec<Self> = params
+            .map(|param| {
+                let written = match &*param.pat {
+                    Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
+                        Some(&pattern.ident)
+                    }
+                    _ => None,
+                };
+                Self { written, name: written.cloned(), place: param.pat.span(), ty: &param.ty }
+            })
+            .collect();
+        let written: Vec<&Ident> = params.iter().filter_map(|param| param.written).collect();
+        for param in &mut params {
+            let short = param.written.and_then(without_underscore);
+            param.name = short.filter(|short| !written.contains(&short)).or_else(|| param.name.take());
+        }
+        params
     }
 }
 
-fn without_underscore(name: &Ident) -> Ident {
+/// The name behind an underscore, if one can be called that.
+fn without_underscore(name: &Ident) -> Option<Ident> {
     let text = name.unraw().to_string();
-    match text.strip_prefix('_') {
-        Some(rest) if rest.starts_with(|c: char| c.is_alphabetic()) => {
-            // A keyword behind the underscore, as in `_type`, can only have been `r#type`.
-            syn::parse_str::<Ident>(rest).map_or_else(
-                |_| Ident::new_raw(rest, name.span()),
-                |_| format_ident!("{rest}", span = name.span()),
-            )
-        }
-        _ => name.clone(),
-    }
+    let rest = text.strip_prefix('_').filter(|rest| rest.starts_with(|c: char| c.is_alphabetic()))?;
+    // A keyword, as in `_type`, can only have been `r#type`; a few, as `self`, can be no name at all.
+    let name = |text: &str| {
+        let mut short = syn::parse_str::<Ident>(text).ok()?;
+        short.set_span(name.span());
+        Some(short)
+    };
+    name(rest).or_else(|| name(&format!("r#{rest}")))
 }
 
 impl Marks {
@@ -217,22 +235,30 @@ impl Marks {
             deterministic: reason(attrs, "assume_deterministic", errors),
         }
     }
+
+    pub(crate) fn is_hook(&self) -> bool {
+        self.hook.is_some()
+    }
 }
 
 /// Whether an attribute is a slip of one of ours, and of which.
 pub(crate) fn misspelled(name: &str) -> Option<&'static str> {
     // Attributes that are what they say, however near.
-    const OTHERS: [&str; 1] = ["inline"];
+    const OTHERS: [&str; 2] = ["inline", "interval"];
     if MARKERS.contains(&name) || OTHERS.contains(&name) || name.chars().count() < 4 {
         return None;
     }
-    near(name, MARKERS)
+    // A slip rarely changes the first letter: `external` is another word than `internal`.
+    near(name, MARKERS).filter(|marker| marker.chars().next() == name.chars().next())
 }
 
 /// The marker inside a `cfg_attr`, which is evaluated after this macro: it would be lost.
 pub(crate) fn hides_marker(attr: &Attribute) -> Option<Ident> {
     let Meta::List(list) = &attr.meta else { return None };
-    list.tokens.clone().into_iter().find_map(|token| match token {
+    let is_comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    // What stands before the first comma is the condition.
+    let attributes = list.tokens.clone().into_iter().skip_while(|token| !is_comma(token));
+    attributes.into_iter().find_map(|token| match token {
         TokenTree::Ident(ident) if MARKERS.iter().any(|marker| ident == marker) => Some(ident),
         _ => None,
     })
@@ -256,7 +282,7 @@ fn signature<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&
     receiver(sig, marks, errors);
     let context = parameters(sig, marks, errors);
     if let ReturnType::Type(_, ty) = &sig.output {
-        match &**ty {
+        match peeled(ty) {
             Type::Reference(_) => errors.on(ty, words::REFERENCE_REPLY),
             Type::ImplTrait(_) => errors.on(ty, words::IMPL_REPLY),
             _ => {}
@@ -274,8 +300,24 @@ fn receiver(sig: &Signature, marks: &Marks, errors: &Errors) {
                     errors.on(receiver, words::QUERY_RECEIVER);
                 }
             }
+            ReceiverKind::Typed(_, ty) => match self_reference(ty) {
+                Some(mutable) if marks.query && mutable => errors.on(receiver, words::QUERY_RECEIVER),
+                Some(_) => {}
+                None => errors.on(receiver, words::WRONG_RECEIVER),
+            },
             _ => errors.on(receiver, words::WRONG_RECEIVER),
         },
+    }
+}
+
+/// Whether a receiver's type is `&Self` or `&mut Self`, and which.
+fn self_reference(ty: &Type) -> Option<bool> {
+    match peeled(ty) {
+        Type::Reference(reference) => match peeled(&reference.elem) {
+            Type::Path(own) if own.path.is_ident("Self") => Some(reference.mutability.is_some()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -287,12 +329,12 @@ fn parameters<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<
         for attr in cfgs(&param.attrs) {
             errors.on(attr, words::CFG_PARAMETER);
         }
-        match &*param.ty {
+        match peeled(&param.ty) {
             Type::Reference(reference) if reference.mutability.is_some() => {
                 if marks.query {
                     errors.on(&param.ty, words::QUERY_CONTEXT);
                 } else if position == receivers {
-                    context = Some(&*param.ty);
+                    context = Some(peeled(&param.ty));
                 } else {
                     errors.on(&param.ty, words::CONTEXT_POSITION);
                 }

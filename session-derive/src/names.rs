@@ -7,16 +7,19 @@ use syn::{GenericArgument, PathArguments, ReturnType, Type};
 
 /// The variant a handler's name stands for: its words capitalised.
 pub(crate) fn variant_of(handler: &Ident) -> Ident {
-    let text: String = handler.unraw().to_string().split('_').map(capitalised).collect();
-    // A handler whose name has no words, like `__`, names no variant: keep it, so that rustc says so.
-    let text = if text.is_empty() { handler.unraw().to_string() } else { text };
-    match text.as_str() {
-        "Self" => Ident::new("Self_", handler.span()),
-        text => Ident::new(text, handler.span()),
-    }
+    let handler = handler.unraw();
+    let text = variant_text(&handler.to_string());
+    // A name like `__`, `_1st` or `self_` stands for no variant: it is kept, and found to have none.
+    let named = syn::parse_str::<Ident>(&text).map(|_| Ident::new(&text, handler.span()));
+    named.unwrap_or(handler)
 }
 
-/// The handler a variant asks for: the way back from [`variant_of`].
+/// The same as text, whether or not a variant can be called that.
+pub(crate) fn variant_text(handler: &str) -> String {
+    handler.split('_').map(capitalised).collect()
+}
+
+/// The handler a variant asks for: the way back from [`variant_text`].
 pub(crate) fn handler_of(variant: &Ident) -> String {
     let mut handler = String::new();
     for c in variant.unraw().to_string().chars() {
@@ -63,11 +66,18 @@ fn distance(from: &str, to: &str) -> usize {
     rows[from.len()][to.len()]
 }
 
+/// The type itself: a `ty` fragment of a `macro_rules!` comes in a group that nobody sees.
+pub(crate) fn peeled(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => peeled(&group.elem),
+        Type::Paren(paren) => peeled(&paren.elem),
+        ty => ty,
+    }
+}
+
 /// A type as the schema names it: every path by its last segment.
 pub(crate) fn type_text(ty: &Type) -> String {
-    match ty {
-        Type::Group(group) => type_text(&group.elem),
-        Type::Paren(paren) => type_text(&paren.elem),
+    match peeled(ty) {
         Type::Array(array) => format!("[{}; {}]", type_text(&array.elem), array.len.to_token_stream()),
         Type::Slice(slice) => format!("[{}]", type_text(&slice.elem)),
         Type::Tuple(tuple) if tuple.elems.len() == 1 => format!("({},)", type_text(&tuple.elems[0])),

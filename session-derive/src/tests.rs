@@ -162,3 +162,18 @@ fn the_same_input_gives_the_same_tokens() {
         assert_eq!(commands(), commands());
     }
 }
+
+#[test]
+fn another_word_is_no_slip() {
+    for (name, meant) in [
+        ("quary", Some("query")),
+        ("intrenal", Some("internal")),
+        ("session_close", Some("session_closed")),
+        ("external", None),
+        ("interval", None),
+        ("inline", None),
+        ("test", None),
+    ] {
+        assert_eq!(crate::model::misspelled(name), meant, "{name}");
+    }
+}

@@ -5,10 +5,13 @@ mod call;
 mod check;
 mod field;
 
-pub use crate::__if_client as if_client;
+pub use crate::{__if_client as if_client, __if_testing as if_testing};
 #[cfg(feature = "client")]
 pub use call::{call_command, call_query};
-pub use check::{among, check_all_handled, check_names, check_version, is_among};
+pub use check::{
+    Table, among, check_all_handled, check_argument, check_command, check_handler, check_rejection,
+    check_version, is_among,
+};
 pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
 pub use serde;
 pub use session_derive::SessionCommand;
@@ -17,24 +20,18 @@ use crate::{
     action::Response,
     codec::{self, EncodeError},
     machine::Command,
-    schema::{StateField, Variant},
+    schema::StateField,
     state::State,
     wire::{Deterministic, Wire},
 };
 use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
 use std::any::Any;
 use std::marker::PhantomData;
 
 /// A command enum with a mirror: the same variants, each with one tuple, so that the handlers' expansion can
 /// match on it without knowing the variants' shapes.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no enum of commands",
-    label = "not a `#[state_machine]` enum",
-    note = "write `#[state_machine]` on the enum that `command = ...` names"
-)]
 pub trait Mirrored: Command {
-    /// The enum itself. The machine names its command this way, so that a type without a mirror is one error.
-    type Command: Command;
     /// The mirror.
     type Mirror;
     /// To the mirror.
@@ -115,28 +112,70 @@ pub trait NoState {
 
 impl<T> NoState for StateOf<T> {}
 
+/// The same type, once a check has passed. The check stands for the constant; where it fails, the compiler knows no
+/// type, and says nothing about it beyond the check's own words.
+pub trait Checked<const SOUND: bool> {
+    /// The type.
+    type Itself;
+}
+
+impl<T, const SOUND: bool> Checked<SOUND> for T {
+    type Itself = T;
+}
+
 /// A command's table, or that of [`NoCommand`] for a type that is none.
 #[derive(Debug)]
 pub struct CommandOf<T>(PhantomData<T>);
 
-impl<T: Command> CommandOf<T> {
+impl<T: Mirrored> CommandOf<T> {
     /// The variants.
-    pub const VARIANTS: &'static [Variant] = T::VARIANTS;
+    pub const TABLE: Table = Table { variants: T::VARIANTS, is_command: true };
 }
 
 /// What the compiler falls back to for a type that is no command.
 pub trait NoCommand {
-    /// The variants.
-    const VARIANTS: &'static [Variant] = &[];
+    /// No variants.
+    const TABLE: Table = Table { variants: &[], is_command: false };
 }
 
 impl<T> NoCommand for CommandOf<T> {}
+
+/// Which of the traits of a wire type a type has.
+#[derive(Debug)]
+pub struct WireOf<T>(PhantomData<T>);
+
+impl<T: Serialize> WireOf<T> {
+    /// It can be written.
+    pub const SERIALIZE: bool = true;
+}
+
+impl<T: DeserializeOwned> WireOf<T> {
+    /// It can be read.
+    pub const DESERIALIZE: bool = true;
+}
+
+impl<T: Deterministic> WireOf<T> {
+    /// It is the same on every replica.
+    pub const DETERMINISTIC: bool = true;
+}
+
+/// What the compiler falls back to where a type lacks one.
+pub trait NoWire {
+    /// It cannot be written.
+    const SERIALIZE: bool = false;
+    /// It cannot be read.
+    const DESERIALIZE: bool = false;
+    /// It may differ.
+    const DETERMINISTIC: bool = false;
+}
+
+impl<T> NoWire for WireOf<T> {}
 
 /// What a query may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a query's answer",
     label = "not a wire value",
-    note = "a query returns a value, not a `Result`: use `Option` for what may not be there; an own type derives `Serialize`, `Deserialize` and `Deterministic`"
+    note = "a query returns a value, not a `Result`: use `Option` for what may not be there; an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `u64` for `usize`, whole numbers for floats, `BTreeMap` for `HashMap`"
 )]
 pub trait QueryReply {
     /// The answer's bytes.
@@ -165,6 +204,22 @@ pub fn no_handler() -> Result<Response, EncodeError> {
 #[macro_export]
 macro_rules! __if_client {
     ($($kept:tt)*) => { $($kept)* };
+}
+
+/// Keeps its input where this crate has its test kit.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_testing {
+    ($($kept:tt)*) => { $($kept)* };
+}
+
+/// Drops its input where this crate has no test kit.
+#[cfg(not(feature = "testing"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __if_testing {
+    ($($dropped:tt)*) => {};
 }
 
 /// Drops its input where this crate has no typed clients.

@@ -79,7 +79,7 @@ pub struct QueryShape {
 pub struct StateField {
     /// The field's name.
     pub name: &'static str,
-    /// Its type.
+    /// Its type; with `per_entry ` before it for a map that is stored entry by entry.
     pub ty: &'static str,
     /// The version that brought it. Below that version it is not written and restores as its default.
     pub since: u32,

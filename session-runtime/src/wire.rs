@@ -8,6 +8,7 @@ use crate::{
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may differ between replicas",
     label = "this type is not `Deterministic`",
-    note = "use `BTreeMap`/`BTreeSet` for hash collections, sized integers for `usize`, `Timestamp` for clocks; an own type derives `Deterministic`, or is vouched for with `impl Deterministic for T {{}}`"
+    note = "use `BTreeMap`/`BTreeSet` for hash collections, sized integers for `usize` and for floats, `Timestamp` for clocks; an own type derives `Deterministic`, or is vouched for with `impl Deterministic for T {{}}`"
 )]
 pub trait Deterministic {}
 
@@ -125,7 +126,7 @@ deterministic_tuples!(A B C D E F G H I J K L M N O P);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel in a log, an answer or a server request",
     label = "not `Serialize + DeserializeOwned + Deterministic`",
-    note = "an own type derives `serde::Serialize`, `serde::Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, `Timestamp` for clocks"
+    note = "an own type derives `serde::Serialize`, `serde::Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks"
 )]
 pub trait Wire: Serialize + DeserializeOwned + Deterministic {}
 
@@ -147,7 +148,7 @@ pub trait Rejection: Wire {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler's answer",
     label = "neither a wire value nor a `Result` of one and a `Rejection`",
-    note = "an answer is stored and sent, and must be the same on every replica: an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `u64` for `usize`, `Timestamp` for clocks",
+    note = "an answer is stored and sent, and must be the same on every replica: an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks",
     note = "a handler must not fail: the error of a `Result` is a reason to refuse, an own type that derives `Rejection` too, never a `String`, an `io::Error` or a `Box<dyn Error>`"
 )]
 pub trait Reply {
@@ -164,6 +165,22 @@ pub trait Reply {
         match response.status {
             Status::Accepted => codec::decode(&response.payload).map(Ok),
             Status::Rejected => codec::decode(&response.payload).map(Err),
+        }
+    }
+
+    /// Whether this response to a command, read and written again, is the same.
+    #[doc(hidden)]
+    fn check_response(command: &str, response: &Response) -> Result<(), String> {
+        let broken = |why: &dyn Display| format!("the reply of `{command}` does not survive encoding: {why}");
+        let again = match Self::from_response(response) {
+            Ok(Ok(accepted)) => Response::accepted(&accepted),
+            Ok(Err(rejected)) => Response::rejected(&rejected),
+            Err(error) => return Err(broken(&error)),
+        };
+        match again {
+            Ok(again) if again == *response => Ok(()),
+            Ok(_) => Err(broken(&"read and written again, it is another")),
+            Err(error) => Err(broken(&error)),
         }
     }
 }

@@ -131,3 +131,49 @@ fn an_earlier_build_refuses_a_later_snapshot() {
     let refused = SessionStateMachine::<first::Store>::restore(&snapshot).map(|_| ());
     assert_eq!(refused, Err(SnapshotError::NeedsBuild { version: 2 }));
 }
+
+/// The first build's store, its map stored entry by entry.
+mod restored {
+    use session_runtime::{State, state_machine};
+    use std::collections::BTreeMap;
+
+    #[state_machine]
+    pub(super) enum Command {
+        Set { key: u64 },
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Plain {
+        map: BTreeMap<u64, u64>,
+    }
+
+    #[state_machine(command = Command, name = "Map")]
+    impl Plain {
+        fn set(&mut self, key: u64) -> Option<u64> {
+            self.map.insert(key, key)
+        }
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct ByEntry {
+        #[state(per_entry)]
+        map: BTreeMap<u64, u64>,
+    }
+
+    #[state_machine(command = Command, name = "Map")]
+    impl ByEntry {
+        fn set(&mut self, key: u64) -> Option<u64> {
+            self.map.insert(key, key)
+        }
+    }
+}
+
+#[test]
+fn how_a_map_is_stored_is_part_of_its_schema() {
+    let snapshot = SessionStateMachine::new(restored::Plain::default()).snapshot().unwrap();
+    let error = SessionStateMachine::<restored::ByEntry>::restore(&snapshot).err().unwrap().to_string();
+    assert!(
+        error.contains("is `BTreeMap<u64, u64>` in the snapshot and `per_entry BTreeMap<u64, u64>`"),
+        "{error}"
+    );
+}

@@ -187,6 +187,58 @@ fn a_run_is_a_function_of_its_seed() {
     assert_ne!(run(1), run(2));
 }
 
+/// A reply that is written as one thing and read as another.
+mod lopsided {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use session_runtime::{Deterministic, State, state_machine};
+
+    #[derive(Deterministic)]
+    pub(super) struct Doubled(u64);
+
+    impl Serialize for Doubled {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_u64(self.0.wrapping_mul(2))
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Doubled {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            u64::deserialize(deserializer).map(Self)
+        }
+    }
+
+    #[state_machine]
+    pub(super) enum AskCommand {
+        Rest,
+        Double { value: u64 },
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Asked {
+        last: u64,
+    }
+
+    #[state_machine(command = AskCommand)]
+    impl Asked {
+        fn rest(&mut self) {}
+
+        fn double(&mut self, value: u64) -> Doubled {
+            self.last = value;
+            Doubled(value)
+        }
+    }
+
+    pub(super) fn command(dice: &mut super::Dice) -> AskCommand {
+        if dice.percent(50) { AskCommand::Double { value: dice.below(1_000) } } else { AskCommand::Rest }
+    }
+}
+
+#[test]
+fn a_reply_that_is_read_as_another_is_found_and_named() {
+    let text = caught!(lopsided::Asked, lopsided::command);
+    assert!(text.contains("the reply of `Double` does not survive encoding"), "{text}");
+}
+
 // The lighter guarantees.
 
 #[test]

@@ -1,17 +1,21 @@
-//! `rules.txt` maps every rule to the cases that break it: no rule without a case, no case without a rule.
+//! `rules.txt` maps every rule to the cases that break it, `odd.txt` every odd but valid input to the cases that show
+//! it: no line without a case, no case without a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The cases there are, as `topic/case`.
-fn cases() -> BTreeSet<String> {
+const RULES: (&str, &str) = ("fail", include_str!("../rules.txt"));
+const ODD: (&str, &str) = ("pass", include_str!("../odd.txt"));
+
+/// The cases there are of a kind, as `topic/case`.
+fn cases(kind: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
     let folders = fs::read_dir(root).expect("the cases are there");
     let mut cases = BTreeSet::new();
     for folder in folders.map(|folder| folder.expect("it can be read").path()) {
         let topic = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let Ok(files) = fs::read_dir(folder.join("fail")) else {
+        let Ok(files) = fs::read_dir(folder.join(kind)) else {
             continue;
         };
         for file in files.map(|file| file.expect("it can be read").path()) {
@@ -24,38 +28,47 @@ fn cases() -> BTreeSet<String> {
     cases
 }
 
-/// The rules, each with its cases.
-fn rules() -> BTreeMap<String, Vec<String>> {
-    let text = include_str!("../rules.txt");
-    let mut rules: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut rule = String::new();
+/// The lines of a list, each with its cases.
+fn lines(text: &str) -> BTreeMap<String, Vec<String>> {
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut current = String::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some(case) = line.strip_prefix("  ") {
-            rules.entry(rule.clone()).or_default().push(case.to_owned());
+            lines.entry(current.clone()).or_default().push(case.to_owned());
         } else {
-            line.clone_into(&mut rule);
-            assert!(rules.insert(rule.clone(), Vec::new()).is_none(), "twice: {rule}");
+            line.clone_into(&mut current);
+            assert!(lines.insert(current.clone(), Vec::new()).is_none(), "twice: {current}");
         }
     }
-    rules
+    lines
 }
 
-#[test]
-fn every_rule_has_a_case() {
-    let cases = cases();
-    for (rule, its_cases) in rules() {
-        assert!(!its_cases.is_empty(), "no case breaks the rule: {rule}");
+fn every_line_has_a_case((kind, list): (&str, &str)) {
+    let cases = cases(kind);
+    for (line, its_cases) in lines(list) {
+        assert!(!its_cases.is_empty(), "no case for: {line}");
         for case in its_cases {
-            assert!(cases.contains(&case), "there is no case `{case}`, listed under: {rule}");
+            assert!(cases.contains(&case), "there is no case `{case}`, listed under: {line}");
         }
     }
 }
 
-#[test]
-fn every_case_has_a_rule() {
-    let listed: Vec<String> = rules().into_values().flatten().collect();
-    for case in cases() {
+fn every_case_has_a_line((kind, list): (&str, &str)) {
+    let listed: Vec<String> = lines(list).into_values().flatten().collect();
+    for case in cases(kind) {
         let times = listed.iter().filter(|listed| **listed == case).count();
-        assert_eq!(times, 1, "`{case}` stands under {times} rules of rules.txt, not one");
+        assert_eq!(times, 1, "`{case}` stands under {times} lines of the list, not one");
     }
+}
+
+#[test]
+fn every_rule_has_a_case_that_breaks_it() {
+    every_line_has_a_case(RULES);
+    every_case_has_a_line(RULES);
+}
+
+#[test]
+fn every_odd_input_has_a_case_that_shows_it() {
+    every_line_has_a_case(ODD);
+    every_case_has_a_line(ODD);
 }

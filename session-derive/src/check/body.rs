@@ -10,17 +10,30 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Expr, ExprLit, Ident, Lit, Macro, Pat, Path, Token, UseTree};
+use syn::{BinOp, Expr, ExprLit, ExprUnary, Ident, Lit, Macro, Pat, Path, Token, UnOp, UseTree};
 
 /// Checks one method, as far as its attributes have not lifted the rules.
 pub(crate) fn check_body(method: &Method, marks: &Marks, errors: &Errors) {
     let body = TokenStream::from(proc_macro2::TokenTree::Group(method.body.clone()));
     // A body that does not parse is half-typed: rustc says so.
     if let Ok(block) = syn::parse2::<syn::Block>(body) {
+        let (refuse, instead_of_unwrap) = if marks.query {
+            (
+                "return `None` where there is no answer",
+                "match, or use `?` in a query that returns an `Option`",
+            )
+        } else if marks.is_hook() {
+            ("leave the state as it is", "match, and leave the state as it is")
+        } else {
+            ("refuse with a `Rejection`", "match, or use `?` with a `Rejection`")
+        };
         let mut rules = Rules {
             errors,
             infallible: marks.infallible.is_none(),
             deterministic: marks.deterministic.is_none(),
+            refuse,
+            instead_of_unwrap,
+            refused: Vec::new(),
         };
         rules.visit_block(&block);
     }
@@ -30,13 +43,19 @@ struct Rules<'a> {
     errors: &'a Errors,
     infallible: bool,
     deterministic: bool,
+    /// What the method can do instead of failing.
+    refuse: &'static str,
+    instead_of_unwrap: &'static str,
+    /// The names of imports that were refused: their uses are no mistakes of their own.
+    refused: Vec<String>,
 }
 
+/// Macros that panic, with what to do beside refusing.
 const PANICKING: [(&str, &str); 4] = [
-    ("panic", "refuse with a `Rejection`"),
-    ("todo", "write it, or refuse with a `Rejection`"),
-    ("unimplemented", "write it, or refuse with a `Rejection`"),
-    ("unreachable", "refuse with a `Rejection`, or make it a match that needs no such arm"),
+    ("panic", ""),
+    ("todo", "write it, or "),
+    ("unimplemented", "write it, or "),
+    ("unreachable", "match so that no such arm is needed, or "),
 ];
 const ASSERTING: [&str; 6] =
     ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
@@ -81,6 +100,7 @@ const RANDOM: [&str; 9] = [
     "fastrand",
 ];
 const USE_STATE: &str = "take it as a field of the command, or keep it in the state";
+const USE_COMMAND: &str = "do it outside, and send what came of it as a command";
 const USE_RNG: &str = "draw from `cx.rng()`, which gives the same on every replica";
 const USE_NOW: &str = "use `cx.now()`, the log's time";
 const USE_BTREE: &str = "its order is another in every process: use `BTreeMap` or `BTreeSet`";
@@ -105,6 +125,9 @@ impl Rules<'_> {
         let Some((last, span)) = names.last().zip(segments.last().map(Spanned::span)) else {
             return;
         };
+        if self.refused.iter().any(|refused| refused == names[0]) {
+            return;
+        }
         if let Some(position) = names.iter().position(|name| RANDOM.contains(name)) {
             let what = format!("the random source `{}`", names[position]);
             self.differs(segments[position].span(), &what, USE_RNG);
@@ -133,35 +156,44 @@ impl Rules<'_> {
             | (Some("Uuid"), "new_v4" | "now_v7" | "now_v1" | "now_v6") => {
                 self.differs(span, &format!("the random source `{last}`"), USE_RNG);
             }
+            // A longer path is into a module of the user's, which may be called the same.
             (Some(owner), call)
-                if OUTSIDE_CALLS.iter().any(|(module, calls)| *module == owner && calls.contains(&call)) =>
+                if names.len() == 2
+                    && OUTSIDE_CALLS
+                        .iter()
+                        .any(|(module, calls)| *module == owner && calls.contains(&call)) =>
             {
                 self.differs(span, &format!("`{owner}::{call}`"), USE_STATE);
             }
             (Some("Option" | "Result"), call) if UNWRAPPING.contains(&call) => {
-                self.panics(span, &format!("`{call}`"), "match, or use `?` with a `Rejection`");
+                self.panics(span, &format!("`{call}`"), self.instead_of_unwrap);
             }
             _ => {}
         }
     }
 
-    fn use_tree(&self, tree: &UseTree, before: &mut Vec<Ident>) {
+    fn use_tree(&mut self, tree: &UseTree, before: &mut Vec<Ident>) {
         match tree {
             UseTree::Path(path) => {
                 before.push(path.ident.clone());
                 self.use_tree(&path.tree, before);
                 before.pop();
             }
-            UseTree::Name(name) => self.used(before, &name.ident),
-            UseTree::Rename(rename) => self.used(before, &rename.ident),
+            UseTree::Name(name) => self.used(before, &name.ident, &name.ident),
+            UseTree::Rename(rename) => self.used(before, &rename.ident, &rename.rename),
             UseTree::Glob(_) => self.path(&before.iter().collect::<Vec<_>>()),
             UseTree::Group(group) => group.items.iter().for_each(|tree| self.use_tree(tree, before)),
         }
     }
 
-    fn used(&self, before: &[Ident], last: &Ident) {
+    fn used(&mut self, before: &[Ident], last: &Ident, name: &Ident) {
         let segments: Vec<&Ident> = before.iter().chain([last]).collect();
+        let count = self.errors.count();
         self.path(&segments);
+        if self.errors.count() > count {
+            let name = if name == "self" { before.last().unwrap_or(name) } else { name };
+            self.refused.push(name.to_string());
+        }
     }
 
     fn division(&self, op: &BinOp, right: &Expr) {
@@ -170,11 +202,14 @@ impl Rules<'_> {
             BinOp::Rem(_) | BinOp::RemAssign(_) => "%",
             _ => return,
         };
-        if !is_nonzero_literal(right) {
-            let name = if sign == "/" { "div" } else { "rem" };
-            let instead = format!("use `checked_{name}`, or divide by a literal that is not zero");
-            self.panics(op.span(), &format!("`{sign}` by what may be zero"), &instead);
-        }
+        let by = match divisor(right) {
+            Divisor::Sound => return,
+            Divisor::MinusOne => "-1, which is too much for the least number,",
+            Divisor::Unknown => "what may be zero",
+        };
+        let name = if sign == "/" { "div" } else { "rem" };
+        let instead = format!("use `checked_{name}`, or divide by a literal other than 0 and -1");
+        self.panics(op.span(), &format!("`{sign}` by {by}"), &instead);
     }
 
     /// The arguments of a macro that are expressions, as far as they parse.
@@ -213,13 +248,30 @@ impl Rules<'_> {
     }
 }
 
-fn is_nonzero_literal(expr: &Expr) -> bool {
+/// What can be said about what is divided by.
+enum Divisor {
+    /// A literal that fits every number.
+    Sound,
+    /// The least number of a signed type has no opposite.
+    MinusOne,
+    /// Zero, or anything.
+    Unknown,
+}
+
+fn divisor(expr: &Expr) -> Divisor {
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_digits() != "0",
-        Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => true,
-        Expr::Paren(paren) => is_nonzero_literal(&paren.expr),
-        Expr::Group(group) => is_nonzero_literal(&group.expr),
-        _ => false,
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => Divisor::Sound,
+        Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => Divisor::Sound,
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match &**expr {
+            Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() == "1" => {
+                Divisor::MinusOne
+            }
+            literal @ Expr::Lit(_) => divisor(literal),
+            _ => Divisor::Unknown,
+        },
+        Expr::Paren(paren) => divisor(&paren.expr),
+        Expr::Group(group) => divisor(&group.expr),
+        _ => Divisor::Unknown,
     }
 }
 
@@ -229,9 +281,10 @@ impl<'ast> Visit<'ast> for Rules<'_> {
             return;
         };
         if let Some((_, instead)) = PANICKING.iter().find(|(panicking, _)| *panicking == name) {
-            self.panics(mac.path.span(), &format!("`{name}!`"), instead);
+            self.panics(mac.path.span(), &format!("`{name}!`"), &format!("{instead}{}", self.refuse));
         } else if ASSERTING.contains(&name.as_str()) {
-            self.panics(mac.path.span(), &format!("`{name}!`"), "check it and refuse with a `Rejection`");
+            let instead = format!("check it and {}", self.refuse);
+            self.panics(mac.path.span(), &format!("`{name}!`"), &instead);
         } else if READ_INTO.contains(&name.as_str()) {
             self.arguments(&name, &mac.tokens);
         }
@@ -240,8 +293,7 @@ impl<'ast> Visit<'ast> for Rules<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let name = call.method.to_string();
         if UNWRAPPING.contains(&name.as_str()) {
-            let instead = "match, or use `?` with a `Rejection`";
-            self.panics(call.method.span(), &format!("`.{name}()`"), instead);
+            self.panics(call.method.span(), &format!("`.{name}()`"), self.instead_of_unwrap);
         }
         visit::visit_expr_method_call(self, call);
     }
@@ -257,19 +309,19 @@ impl<'ast> Visit<'ast> for Rules<'_> {
     }
 
     fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
-        self.differs(block.async_token.span, "what an `async` block does, and when,", USE_STATE);
+        self.differs(block.async_token.span, "what an `async` block does, and when,", USE_COMMAND);
         visit::visit_expr_async(self, block);
     }
 
     fn visit_expr_closure(&mut self, closure: &'ast syn::ExprClosure) {
         if let Some(token) = &closure.asyncness {
-            self.differs(token.span, "what an `async` closure does, and when,", USE_STATE);
+            self.differs(token.span, "what an `async` closure does, and when,", USE_COMMAND);
         }
         visit::visit_expr_closure(self, closure);
     }
 
     fn visit_expr_await(&mut self, wait: &'ast syn::ExprAwait) {
-        self.differs(wait.await_token.span, "what `.await` waits for", USE_STATE);
+        self.differs(wait.await_token.span, "what `.await` waits for", USE_COMMAND);
         visit::visit_expr_await(self, wait);
     }
 

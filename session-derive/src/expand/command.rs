@@ -1,9 +1,9 @@
 //! The enum of the commands.
 
-use super::{generated_name, input, mentions, placed, text_of, without_self};
+use super::{allow_deprecated, generated_name, input, mentions, placed, text_of, without_self};
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
-use crate::names::{handler_of, type_text, variant_of};
+use crate::names::{handler_of, type_text, variant_text};
 use crate::parse::{Args, cfgs, default_crate, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
@@ -121,12 +121,14 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     });
     let probes: TokenStream = probes.collect();
     let ident = &item.ident;
+    let deprecated = allow_deprecated([item.attrs.as_slice()]);
     let errors = errors.finish();
     quote! {
-        #[automatically_derived]
-        impl #krate::Deterministic for #ident {}
-        #command
+        #deprecated
         const _: () = {
+            #[automatically_derived]
+            impl #krate::Deterministic for #ident {}
+            #command
             #mirror
             const _: fn() = || { #probes };
         };
@@ -146,8 +148,7 @@ fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     let mut highest = 1;
     let rows = variants.iter().map(|variant| {
         let name = text_of(&variant.ident);
-        let handler = format_ident!("r#{}", handler_of(&variant.ident));
-        if variant_of(&handler) != variant.ident.unraw() {
+        if variant_text(&handler_of(&variant.ident)) != name {
             errors.on(&variant.ident, words::unreachable_variant(&name));
         }
         let since = since_of(&variant.attrs, errors).unwrap_or(1);
@@ -220,12 +221,12 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let shapes: Vec<(TokenStream, TokenStream)> = variants.iter().map(|variant| shape(variant)).collect();
     let into = shapes.iter().map(|(own, mirrored)| quote!(Self::#own => #mirror::#mirrored,));
     let from = shapes.iter().map(|(own, mirrored)| quote!(#mirror::#mirrored => Self::#own,));
+    let value = format_ident!("__mirror", span = Span::mixed_site());
     quote! {
         #declaration
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {
-            type Command = Self;
             type Mirror = #mirror;
 
             #[inline]
@@ -234,8 +235,8 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
             }
 
             #[inline]
-            fn from_mirror(mirror: #mirror) -> Self {
-                match mirror { #(#from)* }
+            fn from_mirror(#value: #mirror) -> Self {
+                match #value { #(#from)* }
             }
         }
     }

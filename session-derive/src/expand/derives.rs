@@ -1,6 +1,6 @@
 //! The small derives: `Deterministic` and `Rejection`.
 
-use super::{input, placed, without_self};
+use super::{input, placed, text_of, without_self};
 use crate::check::check_serde;
 use crate::errors::Errors;
 use crate::parse::{derive_crate, reason};
@@ -59,18 +59,36 @@ pub(crate) fn derive_rejection(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let krate = derive_crate(&item.attrs, "rejection", &errors);
     fields(&item, "Rejection", &errors);
-    let mut generics = item.generics.clone();
-    if generics.type_params().next().is_some() {
-        let (_, type_generics, _) = item.generics.split_for_impl();
-        let ident = &item.ident;
-        generics.make_where_clause().predicates.push(parse_quote!(#ident #type_generics: #krate::Wire));
-    }
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let ident = &item.ident;
+    let (_, own_generics, _) = item.generics.split_for_impl();
+    let own = quote!(#ident #own_generics);
+    let mut generics = item.generics.clone();
+    if generics.params.is_empty() {
+        // What it lacks is said by the check; beside a type that could not be made out, nothing is said again.
+        let name = text_of(ident);
+        let at_name = placed(&krate, ident.span());
+        let check = quote_spanned! {ident.span()=>
+            #at_name::__private::check_rejection(
+                #name, __Traits::SERIALIZE, __Traits::DESERIALIZE, __Traits::DETERMINISTIC
+            )
+        };
+        generics.make_where_clause().predicates.push(parse_quote! {
+            <#ident as #krate::__private::Checked<{
+                use #krate::__private::NoWire as _;
+                type __Traits = #krate::__private::WireOf<#ident>;
+                #check
+            }>>::Itself: #krate::Wire
+        });
+    } else {
+        generics.make_where_clause().predicates.push(parse_quote!(#own: #krate::Wire));
+    }
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
     let errors = errors.finish();
     quote! {
-        #[automatically_derived]
-        impl #impl_generics #krate::Rejection for #ident #type_generics #where_clause {}
+        const _: () = {
+            #[automatically_derived]
+            impl #impl_generics #krate::Rejection for #own #where_clause {}
+        };
         #errors
     }
 }

@@ -1,17 +1,17 @@
 //! The impl block of the handlers.
 
-use super::{client, generated_name, mentions, placed, text_of, without_self};
+use super::{allow_deprecated, client, generated_name, mentions, placed, text_of, without_self};
 use crate::check::check_body;
 use crate::errors::Errors;
 use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
-use crate::names::{return_text, type_text};
+use crate::names::{peeled, return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, GenericParam, Generics, Ident, Path, ReturnType, Type, parse_quote};
+use syn::{Attribute, GenericParam, Generics, Ident, Meta, Path, ReturnType, Type, parse_quote};
 
 pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let errors = Errors::new();
@@ -68,7 +68,7 @@ pub(super) struct Names {
 
 impl Names {
     fn of(self_ty: &Type, args: &Args, errors: &Errors) -> Option<Self> {
-        let base = match self_ty {
+        let base = match peeled(self_ty) {
             Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.clone()),
             _ => None,
         };
@@ -131,7 +131,18 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
             }
         })
         .collect();
-    machine.block.emit(&items)
+    let block = machine.block.emit(&items);
+    // A handler's signature follows its variant, and is not the user's to improve.
+    quote! {
+        #[allow(
+            clippy::boxed_local,
+            clippy::needless_pass_by_value,
+            clippy::too_many_arguments,
+            clippy::unnecessary_wraps,
+            clippy::unused_self
+        )]
+        #block
+    }
 }
 
 fn own_method(method: &Method, marks: &Marks) -> TokenStream {
@@ -175,14 +186,28 @@ fn is_ours(attr: &Attribute) -> bool {
 }
 
 fn generated(expansion: &Expansion<'_>) -> TokenStream {
-    let parts = [
-        query_enum(expansion),
-        checks(expansion),
-        implementation(expansion),
-        schema_const(expansion),
-        client::client(expansion),
-    ];
-    parts.into_iter().collect()
+    let Expansion { krate, machine, .. } = expansion;
+    let query_enum = query_enum(expansion);
+    let (client, client_methods) = client::client(expansion);
+    let commands = commands(expansion);
+    let checks = checks(expansion);
+    let implementation = implementation(expansion);
+    let schema = schema_const(expansion);
+    let allowed = allowed(machine);
+    quote! {
+        #query_enum
+        #client
+        #allowed
+        #[allow(clippy::too_many_arguments, clippy::type_complexity)] // as the handlers have them
+        const _: () = {
+            use #krate::__private::{NoCommand as _, NoState as _};
+            #commands
+            #checks
+            #implementation
+            #schema
+            #client_methods
+        };
+    }
 }
 
 /// The enum of the queries, one struct variant each; `Never` where there is none.
@@ -209,7 +234,9 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
         quote!(#(#cfgs)* #docs #name { #(#fields)* },)
     });
     let doc = format!(" What clients may read of `{}`.", names.machine);
+    let allowed = allowed(machine);
     quote! {
+        #allowed
         #[doc = #doc]
         #[derive(#serde::Serialize, #serde::Deserialize)]
         #[serde(crate = #serde_path)]
@@ -289,10 +316,63 @@ pub(super) fn reply(method: &Method) -> Type {
     }
 }
 
-/// What the compiler checks over the table of the variants, with better words than a match would give.
+/// The names by which everything below reaches the commands: the enum, its mirror, and the mirror once more for
+/// every handler. A check stands in each, run by the compiler: where it fails, it is the only error, because a
+/// type that could not be made out is not complained about again.
+fn commands(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, command, machine, .. } = expansion;
+    let handlers = machine.handlers.iter().enumerate().map(|(position, handler)| {
+        let (cfgs, alias) = (&handler.cfgs, handler_alias(handler));
+        let check = handler_check(expansion, handler, position);
+        quote! {
+            #(#cfgs)*
+            type #alias = <__Mirror as #krate::__private::Checked<{ #check }>>::Itself;
+        }
+    });
+    let table = quote!(#krate::__private::CommandOf::<#command>::TABLE);
+    let at_command = placed(krate, command.span());
+    let name = type_text(command);
+    let check = quote_spanned!(command.span()=> #at_command::__private::check_command(__TABLE, #name));
+    quote! {
+        const __TABLE: #krate::__private::Table = #table;
+        type __Command = <#command as #krate::__private::Checked<{ #check }>>::Itself;
+        type __Mirror = <__Command as #krate::__private::Mirrored>::Mirror;
+        #(#handlers)*
+    }
+}
+
+/// The mirror as a handler names it: a pattern takes an alias, and no qualified path.
+pub(super) fn handler_alias(handler: &Handler<'_>) -> Ident {
+    format_ident!("__Of_{}", handler.method.sig.ident.unraw(), span = Span::call_site())
+}
+
+/// Checks a handler against its variant, and each of its arguments at its own place.
+fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usize) -> TokenStream {
+    let Expansion { krate, command, .. } = expansion;
+    let ident = &handler.method.sig.ident;
+    let (enumeration, variant, name) = (type_text(command), text_of(&handler.variant), text_of(ident));
+    let count = handler.params.len();
+    let fields = format_ident!("__fields", span = Span::mixed_site());
+    let at_handler = placed(krate, ident.span());
+    let found = quote_spanned! {ident.span()=>
+        #at_handler::__private::check_handler(__TABLE, #enumeration, #position, #variant, #name, #count)
+    };
+    let arguments = handler.params.iter().enumerate().map(|(index, param)| {
+        let written = param.written.map_or_else(|| "_".to_owned(), text_of);
+        let place = param.place;
+        let at_argument = placed(krate, place);
+        quote_spanned!(place=> #at_argument::__private::check_argument(#fields, #variant, #index, #written);)
+    });
+    quote! {
+        let #fields = #found;
+        #(#arguments)*
+        true
+    }
+}
+
+/// What the compiler checks over all of the block.
 fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, command, machine, .. } = expansion;
-    let variants = quote!(__VARIANTS);
     let rows = machine.handlers.iter().map(|handler| {
         let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
         quote!(#(#cfgs)* #name)
@@ -300,21 +380,7 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let missing = machine.whole.then(|| {
         let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
-            const _: () = #krate::__private::check_all_handled(#variants, &[#(#rows),*]);
-        }
-    });
-    let with_params = machine.handlers.iter().filter(|handler| !handler.params.is_empty());
-    let names = with_params.map(|handler| {
-        let ident = &handler.method.sig.ident;
-        let krate = placed(krate, ident.span());
-        let (cfgs, handler_name, variant) = (&handler.cfgs, text_of(ident), text_of(&handler.variant));
-        let names = handler.params.iter().map(|param| match &param.name {
-            Some(name) => text_of(name),
-            None => "_".to_owned(),
-        });
-        quote_spanned! {ident.span()=>
-            #(#cfgs)*
-            const _: () = #krate::__private::check_names(#variants, #variant, #handler_name, &[#(#names),*]);
+            const _: () = #krate::__private::check_all_handled(__TABLE, &[#(#rows),*]);
         }
     });
     let version = machine.args.version.as_ref().map(|version| {
@@ -322,29 +388,21 @@ fn checks(expansion: &Expansion<'_>) -> TokenStream {
         // A generic state has no constants outside its own impl.
         let fields = if machine.block.generics.params.is_empty() {
             let self_ty = &machine.block.self_ty;
-            quote!({ use #krate::__private::NoState as _; #krate::__private::StateOf::<#self_ty>::FIELDS })
+            quote!(#krate::__private::StateOf::<#self_ty>::FIELDS)
         } else {
             quote!(&[])
         };
         quote_spanned! {version.span()=>
             const _: () = #krate::__private::check_version(
-                #version, #krate::schema::highest_since(#variants, #fields)
+                #version, #krate::schema::highest_since(__TABLE.variants, #fields)
             );
         }
     });
-    let table = self::variants(expansion);
-    quote! {
-        const _: () = {
-            const __VARIANTS: &[#krate::schema::Variant] = #table;
-            #missing
-            #(#names)*
-            #version
-        };
-    }
+    quote!(#missing #version)
 }
 
 fn implementation(expansion: &Expansion<'_>) -> TokenStream {
-    let Expansion { krate, command, names, machine } = expansion;
+    let Expansion { krate, names, machine, .. } = expansion;
     let self_ty = &machine.block.self_ty;
     let (impl_generics, _, where_clause) = machine.block.generics.split_for_impl();
     let request = machine.args.server_request.as_ref();
@@ -357,7 +415,6 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         let query = &names.query;
         quote!(#query #type_generics)
     };
-    let mirrored = mirrored(expansion);
     let cx = format_ident!("__cx", span = Span::mixed_site());
     let value = format_ident!("__value", span = Span::mixed_site());
     let arms = machine.handlers.iter().map(|handler| arm(expansion, handler, &request, &cx));
@@ -369,13 +426,13 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
     };
     let hooks = machine.hooks.iter().map(|hook| hook_fn(krate, &request, hook, &cx));
     let internal = is_internal(expansion, &value);
-    let deprecated = allow_deprecated(machine);
+    let check_reply = check_reply(expansion);
+    let query = at_own_name(machine.args.query.as_ref(), &quote!(type Query = #query_ty;));
     quote! {
-        #deprecated
         #[automatically_derived]
         impl #impl_generics #krate::StateMachine for #self_ty #where_clause {
-            type Command = #mirrored::Command;
-            type Query = #query_ty;
+            type Command = __Command;
+            #query
             type ServerRequest = #request;
 
             const SCHEMA: #krate::Schema = Self::SCHEMA;
@@ -383,14 +440,12 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
             fn apply(
                 &mut self,
                 #cx: &mut #krate::Context<'_, #request>,
-                #value: #command,
+                #value: __Command,
             ) -> ::core::result::Result<#krate::Response, #krate::EncodeError> {
-                // A pattern takes an alias, and no qualified path.
-                type __Commands = #mirrored::Mirror;
                 let _ = &#cx;
-                match #mirrored::into_mirror(#value) {
+                match <__Command as #krate::__private::Mirrored>::into_mirror(#value) {
                     #(#arms)*
-                    // Without a handler the checks above have spoken already.
+                    // That a handler is missing has been said above.
                     _ => #krate::__private::no_handler(),
                 }
             }
@@ -400,28 +455,36 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
             }
 
             #internal
+            #check_reply
             #(#hooks)*
         }
     }
 }
 
-/// The calls below name deprecated methods on behalf of clients that still send their commands.
-pub(super) fn allow_deprecated(machine: &Machine<'_>) -> Option<TokenStream> {
-    let is_deprecated = |method: &Method| method.attrs.iter().any(|attr| attr.path().is_ident("deprecated"));
-    let any = machine.methods.iter().any(|(method, _)| is_deprecated(method));
-    any.then(|| quote!(#[allow(deprecated)]))
+/// What the user allows in the block is allowed in what is made of it. Deprecated methods are, too: they are
+/// called on behalf of clients that still send their commands.
+pub(super) fn allowed(machine: &Machine<'_>) -> TokenStream {
+    let methods = machine.methods.iter().map(|(method, _)| method.attrs.as_slice());
+    let deprecated = allow_deprecated(methods);
+    let levels = machine.block.attrs.iter().filter_map(|attr| match &attr.meta {
+        Meta::List(list) if ["allow", "expect"].iter().any(|level| list.path.is_ident(level)) => {
+            Some(&list.tokens)
+        }
+        _ => None,
+    });
+    quote!(#deprecated #(#[allow(#levels)])*)
 }
 
 fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, cx: &Ident) -> TokenStream {
     let krate = &expansion.krate;
-    let (cfgs, variant) = (&handler.cfgs, &handler.variant);
+    let (cfgs, variant, alias) = (&handler.cfgs, &handler.variant, handler_alias(handler));
     let name = &handler.method.sig.ident;
     // One argument is the place of its own mistake; of several, the handler's name is.
     let place = match handler.params.as_slice() {
         [only] => only.ty.span(),
         _ => name.span(),
     };
-    let fields = format_ident!("__fields", span = Span::mixed_site().located_at(place));
+    let fields = Ident::new("__fields", place);
     let locals: Vec<Ident> = (0..handler.params.len())
         .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
         .collect();
@@ -434,9 +497,35 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, 
     let answer = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "into_response");
     quote! {
         #(#cfgs)*
-        __Commands::#variant(#fields) => {
+        #alias::#variant(#fields) => {
             let (#(#locals,)*): #types = #given;
             #answer(Self::#name(self, #context #(#locals),*))
+        }
+    }
+}
+
+/// Which type the answer to each command has, for tests.
+fn check_reply(expansion: &Expansion<'_>) -> TokenStream {
+    let Expansion { krate, machine, .. } = expansion;
+    let command = format_ident!("__command", span = Span::mixed_site());
+    let response = format_ident!("__response", span = Span::mixed_site());
+    let arms = machine.handlers.iter().map(|handler| {
+        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
+        let reply_ty = reply(handler.method);
+        let check = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "check_response");
+        quote!(#(#cfgs)* #name => #check(#command, #response),)
+    });
+    quote! {
+        #krate::__private::if_testing! {
+            fn check_reply(
+                #command: &::core::primitive::str,
+                #response: &#krate::Response,
+            ) -> ::core::result::Result<(), ::std::string::String> {
+                match #command {
+                    #(#arms)*
+                    _ => ::core::result::Result::Ok(()),
+                }
+            }
         }
     }
 }
@@ -539,32 +628,36 @@ fn hook_fn(krate: &Path, request: &TokenStream, hook: &Hook<'_>, cx: &Ident) -> 
 
 /// Which commands are internal, by position: a lookup, not a search by name.
 fn is_internal(expansion: &Expansion<'_>, value: &Ident) -> TokenStream {
-    let Expansion { krate, command, machine, .. } = expansion;
+    let Expansion { krate, machine, .. } = expansion;
     let internal: Vec<&Handler<'_>> = machine.handlers.iter().filter(|handler| handler.internal).collect();
     let body = if internal.is_empty() {
         quote!(let _ = #value; false)
     } else {
-        let variants = variants(expansion);
         let names = internal.iter().map(|handler| {
             let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
             quote!(#(#cfgs)* #name)
         });
         quote! {
-            const __INTERNAL: [::core::primitive::bool; #variants.len()] =
-                #krate::__private::among(#variants, &[#(#names),*]);
+            const __INTERNAL: [::core::primitive::bool; __TABLE.variants.len()] =
+                #krate::__private::among(__TABLE.variants, &[#(#names),*]);
             #krate::__private::is_among(&__INTERNAL, #krate::Command::variant(#value))
         }
     };
     quote! {
         #[inline]
-        fn is_internal(#value: &#command) -> ::core::primitive::bool { #body }
+        fn is_internal(#value: &__Command) -> ::core::primitive::bool { #body }
     }
+}
+
+/// Shows an item at the name the user gave it, where there is one.
+fn at_own_name(named: Option<&Named>, item: &TokenStream) -> TokenStream {
+    named.map_or_else(|| item.clone(), |named| placed(item, named.name.span()))
 }
 
 fn schema(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, names, machine, .. } = expansion;
     let name = &names.machine;
-    let variants = variants(expansion);
+    let variants = quote!(__TABLE.variants);
     let state = quote!(#krate::__private::StateOf::<Self>::FIELDS);
     let version = machine
         .args
@@ -603,23 +696,6 @@ fn schema(expansion: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The command's way to its mirror. Shown at the command alone, so that a type without one is said once.
-pub(super) fn mirrored(expansion: &Expansion<'_>) -> TokenStream {
-    let Expansion { krate, command, .. } = expansion;
-    let krate = placed(krate, command.span());
-    quote_spanned!(command.span()=> <#command as #krate::__private::Mirrored>)
-}
-
-/// The table of the commands. A type that is no enum of commands has an empty one: that it is none is said
-/// once, where the machine names its command.
-fn variants(expansion: &Expansion<'_>) -> TokenStream {
-    let Expansion { krate, command, .. } = expansion;
-    quote!({
-        use #krate::__private::NoCommand as _;
-        #krate::__private::CommandOf::<#command>::VARIANTS
-    })
-}
-
 /// The schema, without a trait to import. The trait's constant is this one.
 fn schema_const(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, machine, .. } = expansion;
@@ -629,10 +705,7 @@ fn schema_const(expansion: &Expansion<'_>) -> TokenStream {
     quote! {
         impl #impl_generics #self_ty #where_clause {
             /// The machine's shape: its commands in wire order, their replies, its queries and its state.
-            pub const SCHEMA: #krate::Schema = {
-                use #krate::__private::NoState as _;
-                #schema
-            };
+            pub const SCHEMA: #krate::Schema = #schema;
         }
     }
 }

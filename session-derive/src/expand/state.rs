@@ -1,6 +1,6 @@
 //! `derive(State)`: each field is a key of the snapshot.
 
-use super::{input, mentions, placed, text_of};
+use super::{allow_deprecated, input, mentions, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
 use crate::parse::{default_crate, reason, since_of};
@@ -194,7 +194,10 @@ fn implementation(item: &DeriveInput, args: &StateArgs, fields: &[StateField<'_>
     } else {
         quote!(::core::result::Result::Err(#krate::SnapshotError::NotASnapshot))
     };
+    let attrs = fields.iter().map(|field| field.field.attrs.as_slice());
+    let deprecated = allow_deprecated(attrs.chain([item.attrs.as_slice()]));
     quote! {
+        #deprecated
         #[automatically_derived]
         impl #impl_generics #krate::State for #ident #type_generics #where_clause {
             const FIELDS: &'static [#krate::schema::StateField] = &[#(#rows),*];
@@ -218,7 +221,9 @@ fn implementation(item: &DeriveInput, args: &StateArgs, fields: &[StateField<'_>
 
 fn row(krate: &Path, field: &StateField<'_>) -> TokenStream {
     let name = text_of(field.name);
-    let ty = type_text(&field.field.ty);
+    // How a map is stored is part of its shape: its keys in the snapshot depend on it.
+    let stored = if field.per_entry { "per_entry " } else { "" };
+    let ty = format!("{stored}{}", type_text(&field.field.ty));
     let since = field.since.unwrap_or(1);
     let default = field.default;
     let was = field.was.as_ref().map(|was| quote!(Some(#was)));

@@ -45,6 +45,7 @@ impl Text {
         if contains(&KEYWORDS, variant) {
             self = self.push("r#");
         }
+        let is_never_raw = equal(variant, "Super") || equal(variant, "Crate");
         let bytes = variant.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
@@ -58,7 +59,7 @@ impl Text {
             }
             at += 1;
         }
-        self
+        if is_never_raw { self.push("_") } else { self }
     }
 }
 
@@ -86,23 +87,40 @@ const fn equal(left: &str, right: &str) -> bool {
 }
 
 const fn contains(names: &[&str], name: &str) -> bool {
-    let mut at = 0;
-    while at < names.len() {
-        if equal(names[at], name) {
+    contains_from(names, 0, name)
+}
+
+/// The same, searched from a place where it may well be.
+const fn contains_from(names: &[&str], from: usize, name: &str) -> bool {
+    let mut tried = 0;
+    while tried < names.len() {
+        if equal(names[(from + tried) % names.len()], name) {
             return true;
         }
-        at += 1;
+        tried += 1;
     }
     false
 }
 
-const fn find(variants: &[Variant], name: &str) -> Option<Variant> {
-    let mut at = 0;
-    while at < variants.len() {
-        if equal(variants[at].name, name) {
-            return Some(variants[at]);
+/// The table of a machine's commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// The variants.
+    pub variants: &'static [Variant],
+    /// Whether it is that of an enum of commands. What is wrong with another type is said once.
+    pub is_command: bool,
+}
+
+/// Finds a variant. The search begins where the handler stands in its block, which is where the variant stands in
+/// its enum more often than not.
+const fn find(variants: &[Variant], from: usize, name: &str) -> Option<Variant> {
+    let mut tried = 0;
+    while tried < variants.len() {
+        let variant = variants[(from + tried) % variants.len()];
+        if equal(variant.name, name) {
+            return Some(variant);
         }
-        at += 1;
+        tried += 1;
     }
     None
 }
@@ -126,20 +144,33 @@ const fn is_near(left: &str, right: &str) -> bool {
     longer - start - end <= 2
 }
 
+/// Checks that the type is an enum of commands.
+#[track_caller]
+pub const fn check_command(table: Table, name: &str) -> bool {
+    let no_command = Text::new()
+        .push("`")
+        .push(name)
+        .push("` is no enum of commands; write `#[state_machine]` on the enum that `command = ...` names");
+    assert!(table.is_command, "{}", no_command.as_str());
+    true
+}
+
 /// Checks that every command has a handler, or says which have none. One whose name is nearly that of a handler
 /// without a command is left to the error about that handler.
 #[track_caller]
-pub const fn check_all_handled(variants: &[Variant], handlers: &[&str]) {
+pub const fn check_all_handled(table: Table, handlers: &[&str]) {
+    let variants = table.variants;
     let mut at = 0;
     while at < variants.len() {
-        let missed = is_missing(variants, handlers, variants[at].name);
+        let missed = is_missing(variants, handlers, at);
         assert!(!missed, "{}", missing(variants, handlers).as_str());
         at += 1;
     }
 }
 
-const fn is_missing(variants: &[Variant], handlers: &[&str], variant: &str) -> bool {
-    !contains(handlers, variant) && !is_misspelled(variants, handlers, variant)
+const fn is_missing(variants: &[Variant], handlers: &[&str], at: usize) -> bool {
+    let variant = variants[at].name;
+    !contains_from(handlers, at, variant) && !is_misspelled(variants, handlers, variant)
 }
 
 const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
@@ -147,9 +178,9 @@ const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
     let mut at = 0;
     while at < variants.len() {
         let variant = variants[at];
-        if is_missing(variants, handlers, variant.name) {
+        if is_missing(variants, handlers, at) {
             text = text.push("\n    fn ").push_handler(variant.name).push("(&mut self");
-            text = signature(text, variant.fields).push(") { .. }");
+            text = signature(text, variant.fields, ", ").push(") { .. }");
             text = text.push("  // for `").push(variant.name).push("`");
         }
         at += 1;
@@ -160,7 +191,7 @@ const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
 const fn is_misspelled(variants: &[Variant], handlers: &[&str], variant: &str) -> bool {
     let mut at = 0;
     while at < handlers.len() {
-        if is_near(handlers[at], variant) && find(variants, handlers[at]).is_none() {
+        if is_near(handlers[at], variant) && find(variants, at, handlers[at]).is_none() {
             return true;
         }
         at += 1;
@@ -168,60 +199,134 @@ const fn is_misspelled(variants: &[Variant], handlers: &[&str], variant: &str) -
     false
 }
 
-const fn signature(mut text: Text, fields: Fields) -> Text {
+/// A variant's fields as arguments, with what stands before each.
+const fn signature(mut text: Text, fields: Fields, mut before: &'static str) -> Text {
+    let mut at = 0;
+    while at < count(fields) {
+        let (name, ty) = match fields {
+            Fields::Unit => ("_", "_"),
+            Fields::Tuple(types) => ("_", types[at]),
+            Fields::Struct(fields) => fields[at],
+        };
+        text = text.push(before).push(name).push(": ").push(ty);
+        before = ", ";
+        at += 1;
+    }
+    text
+}
+
+const fn count(fields: Fields) -> usize {
     match fields {
-        Fields::Unit => text,
-        Fields::Tuple(types) => {
-            let mut at = 0;
-            while at < types.len() {
-                text = text.push(", _: ").push(types[at]);
-                at += 1;
-            }
-            text
-        }
-        Fields::Struct(fields) => {
-            let mut at = 0;
-            while at < fields.len() {
-                text = text.push(", ").push(fields[at].0).push(": ").push(fields[at].1);
-                at += 1;
-            }
-            text
-        }
+        Fields::Unit => 0,
+        Fields::Tuple(types) => types.len(),
+        Fields::Struct(fields) => fields.len(),
     }
 }
 
-/// Checks that the arguments of a handler are named like the fields of its struct variant. A different number is
-/// left to the error about the types.
+/// Checks that a handler has a variant, and as many arguments as that has fields.
 #[track_caller]
-pub const fn check_names(variants: &[Variant], variant: &str, handler: &str, names: &[&str]) {
-    let Some(Variant { fields: Fields::Struct(fields), .. }) = find(variants, variant) else {
-        return;
+pub const fn check_handler(
+    table: Table,
+    command: &str,
+    position: usize,
+    variant: &str,
+    handler: &str,
+    arguments: usize,
+) -> Fields {
+    let Some(Variant { fields, .. }) = find(table.variants, position, variant) else {
+        assert!(!table.is_command, "{}", unknown(table.variants, command, variant, handler).as_str());
+        return Fields::Unit;
     };
-    if fields.len() != names.len() {
-        return;
-    }
+    let all = count(fields) == arguments;
+    assert!(all, "{}", miscounted(variant, fields, arguments).as_str());
+    fields
+}
+
+const fn unknown(variants: &[Variant], command: &str, variant: &str, handler: &str) -> Text {
+    let mut text = Text::new().push("no variant `").push(variant).push("` in `").push(command);
+    text = text.push("` for the handler `").push(handler).push("`; ");
     let mut at = 0;
-    while at < names.len() {
-        let same = equal(names[at], fields[at].0);
-        assert!(same, "{}", misnamed(variant, handler, names, fields).as_str());
+    while at < variants.len() {
+        let near = variants[at].name;
+        if is_near(near, variant) {
+            text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
+            return text.push(" A helper belongs in another impl block");
+        }
         at += 1;
+    }
+    text.push("add the variant, mark what only reads `#[query]`, or move a helper to another impl block")
+}
+
+const fn miscounted(variant: &str, fields: Fields, arguments: usize) -> Text {
+    let mut text = Text::new().push("the handler of `").push(variant);
+    if count(fields) == 0 {
+        return text.push("` takes no arguments, because the variant has no fields");
+    }
+    text = text.push("` takes the variant's fields as its arguments, ");
+    text = text.push(if arguments < count(fields) { "all of them: `" } else { "and no others: `" });
+    signature(text, fields, "").push("`")
+}
+
+/// Checks that an argument is named like the field in its place.
+#[track_caller]
+pub const fn check_argument(fields: Fields, variant: &str, index: usize, name: &str) {
+    if let Fields::Struct(fields) = fields
+        && index < fields.len()
+    {
+        let expected = fields[index].0;
+        let fits = equal(name, expected) || is_same(name, expected) && position_of(fields, name).is_none();
+        assert!(fits, "{}", misnamed(fields, variant, expected, name).as_str());
     }
 }
 
-const fn misnamed(variant: &str, handler: &str, names: &[&str], fields: &[(&str, &str)]) -> Text {
-    let mut text = Text::new().push("the arguments of `").push(handler).push("` are (");
-    let mut at = 0;
-    while at < names.len() {
-        text = text.push(if at > 0 { ", " } else { "" }).push(names[at]);
-        at += 1;
+/// Whether two names are the same but for a leading underscore.
+const fn is_same(left: &str, right: &str) -> bool {
+    equal(without_underscore(left), without_underscore(right))
+}
+
+const fn without_underscore(name: &str) -> &str {
+    match name.as_bytes() {
+        [b'_', _, ..] => name.split_at(1).1,
+        _ => name,
     }
-    text = text.push("), but the fields of `").push(variant).push("` are { ");
+}
+
+const fn position_of(fields: &[(&str, &str)], name: &str) -> Option<usize> {
     let mut at = 0;
     while at < fields.len() {
-        text = text.push(if at > 0 { ", " } else { "" }).push(fields[at].0);
+        if equal(fields[at].0, name) {
+            return Some(at);
+        }
         at += 1;
     }
-    text.push(" }; give the arguments the fields' names, in the fields' order")
+    None
+}
+
+const fn misnamed(fields: &[(&str, &str)], variant: &str, expected: &str, name: &str) -> Text {
+    let text = Text::new();
+    if equal(name, "_") {
+        let text = text.push("this argument is the field `").push(expected).push("` of `").push(variant);
+        return text.push("`; give it that name, or `_").push(expected).push("` if it is not used");
+    }
+    let text = if position_of(fields, without_underscore(name)).is_some() {
+        let text = text.push("`").push(name).push("` stands where `").push(variant).push("` has `");
+        text.push(expected).push("`; keep the order of the fields: ")
+    } else {
+        let text = text.push("`").push(variant).push("` has no field `").push(name).push("`; ");
+        let here = if is_near(name, expected) { "did you mean `" } else { "in this place it has `" };
+        let text = text.push(here).push(expected).push("`");
+        text.push(if is_near(name, expected) { "? Its fields are " } else { "; its fields are " })
+    };
+    list(text, fields)
+}
+
+const fn list(mut text: Text, fields: &[(&str, &str)]) -> Text {
+    let mut at = 0;
+    while at < fields.len() {
+        text = text.push(if at > 0 { ", `" } else { "`" }).push(fields[at].0).push("`");
+        at += 1;
+    }
+    text
 }
 
 /// A machine's version covers everything in it.
@@ -233,12 +338,36 @@ pub const fn check_version(version: u32, highest: u32) {
     );
 }
 
+/// Checks that a rejection has the traits of a wire type, or says which it lacks.
+#[track_caller]
+pub const fn check_rejection(name: &str, serialize: bool, deserialize: bool, deterministic: bool) -> bool {
+    let mut lacking =
+        Text::new().push("a rejection is sent to clients; derive for `").push(name).push("` also");
+    let traits = [
+        (serialize, " `serde::Serialize`"),
+        (deserialize, " `serde::Deserialize`"),
+        (deterministic, " `session_runtime::Deterministic`"),
+    ];
+    let mut at = 0;
+    let mut all = true;
+    while at < traits.len() {
+        let (has, name) = traits[at];
+        if !has {
+            lacking = lacking.push(if all { "" } else { "," }).push(name);
+            all = false;
+        }
+        at += 1;
+    }
+    assert!(all, "{}", lacking.as_str());
+    true
+}
+
 /// Which of the variants are among `names`.
 pub const fn among<const N: usize>(variants: &[Variant], names: &[&str]) -> [bool; N] {
     let mut table = [false; N];
     let mut at = 0;
     while at < N {
-        table[at] = contains(names, variants[at].name);
+        table[at] = contains_from(names, at, variants[at].name);
         at += 1;
     }
     table

@@ -140,6 +140,9 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
                 }
                 (Err(error), _) | (_, Err(error)) => return Some(format!("entry {index} ({name}): {error}")),
             }
+            if let Some(problem) = one.misread() {
+                return Some(format!("entry {index}: {problem}"));
+            }
             let (here, there) = (one.snapshot(), other.snapshot());
             let (here, there) = match (here, there) {
                 (Ok(here), Ok(there)) => (here.dictionary().ok()?, there.dictionary().ok()?),

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     error::{ApplyError, SnapshotError},
     identity::{SessionId, Timestamp},
-    machine::StateMachine,
+    machine::{Command, StateMachine},
     schema::{Schema, StateField},
     session_machine::{SessionKey, SessionStateMachine},
     snapshot::Snapshot,
@@ -19,11 +19,13 @@ pub(super) struct Watched<M, const OLD: bool> {
     machine: M,
     /// How many commands ran. Not part of the state: what is counted is what this process did.
     ran: u64,
+    /// The first answer that its client would read as another.
+    misread: Option<String>,
 }
 
 impl<M, const OLD: bool> Watched<M, OLD> {
     pub(super) fn new(machine: M) -> Self {
-        Self { machine, ran: 0 }
+        Self { machine, ran: 0, misread: None }
     }
 
     pub(super) fn ran(&self) -> u64 {
@@ -57,7 +59,11 @@ impl<M: StateMachine, const OLD: bool> StateMachine for Watched<M, OLD> {
         command: Self::Command,
     ) -> Result<Response, EncodeError> {
         self.ran = self.ran.saturating_add(1);
-        self.machine.apply(cx, command)
+        let name = command.name();
+        let response = self.machine.apply(cx, command)?;
+        let misread = M::check_reply(name, &response).err();
+        self.misread = self.misread.take().or(misread);
+        Ok(response)
     }
 
     fn query(&self, query: Self::Query) -> Result<Bytes, EncodeError> {
@@ -87,6 +93,7 @@ pub(super) trait Replica {
     ) -> Result<Vec<ServerAction>, ApplyError>;
     fn snapshot(&self) -> Result<Snapshot, ApplyError>;
     fn ran(&self) -> u64;
+    fn misread(&self) -> Option<&str>;
     fn last_applied(&self) -> u64;
     fn time(&self) -> Timestamp;
     fn expiry_due(&self) -> Option<Timestamp>;
@@ -114,6 +121,10 @@ impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M
 
     fn ran(&self) -> u64 {
         self.machine().ran()
+    }
+
+    fn misread(&self) -> Option<&str> {
+        self.machine().misread.as_deref()
     }
 
     fn last_applied(&self) -> u64 {

@@ -1,0 +1,136 @@
+//! The clients.
+
+use super::{Client, Done, Event, World};
+use crate::{
+    action::{RequestError, Response},
+    client::{ClientConfig, ClientEvent, ClientMessage, ClientSession},
+    codec,
+    identity::{RequestId, SessionId},
+    machine::StateMachine,
+    testing::{failure::Tally, judge::Broken},
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl<M: StateMachine + 'static> World<'_, M> {
+    pub(super) fn let_client_act(&mut self, number: usize) -> Result<(), Broken> {
+        self.note_events(number)?;
+        let now = self.time();
+        let more = !self.healed && self.started < self.plan.operations && self.dice.percent(60);
+        let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
+        if more && client.session.session().is_some() {
+            let payload = (self.commands)(&mut self.dice)?;
+            self.counter = self.counter.saturating_add(1);
+            // Else its window is full, or its reserved numbers are used up.
+            if let Ok(request) = client.session.submit(now, payload) {
+                self.started = self.started.saturating_add(1);
+                client.began.insert(request, self.counter);
+                let session = client.session.session();
+                if session.is_some_and(|session| !self.used.insert((session, request))) {
+                    return Err(format!("a client used {request:?} of {session:?} for a second command"));
+                }
+            }
+        }
+        if client.saves && (client.saved.is_none() || self.dice.percent(10)) {
+            let reserve = self.dice.below(8).saturating_add(1);
+            if let Ok(Some(bytes)) = client.session.save(reserve) {
+                client.saved = Some(bytes);
+                client.session.saved(now);
+            }
+        }
+        let incarnation = client.incarnation;
+        while let Some(message) = self.clients.get_mut(number).and_then(|client| client.session.poll(now)) {
+            self.send(|| Event::ToServer { client: number, incarnation, message: message.clone() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_events(&mut self, number: usize) -> Result<(), Broken> {
+        let now = self.time();
+        loop {
+            let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
+            let session = client.session.session();
+            let Some(event) = client.session.event() else { return Ok(()) };
+            match event {
+                ClientEvent::Ended { request, result } => {
+                    self.counter = self.counter.saturating_add(1);
+                    let began = client.began.remove(&request);
+                    self.ended(session, request, &result, began)?;
+                }
+                ClientEvent::ServerRequest { request, payload } => {
+                    self.tally += Tally { deliveries: 1, ..Tally::default() };
+                    let sent = session.and_then(|session| self.judge.sent(session, request));
+                    if session.is_some() && sent != Some(codec::payload_hash(&payload)) {
+                        return Err(format!(
+                            "a client was given {request:?} of {session:?}, which was not sent so"
+                        ));
+                    }
+                }
+                ClientEvent::Closed { .. } => {
+                    let incarnation = client.incarnation.saturating_add(1);
+                    let saves = client.saves;
+                    let fresh = Client {
+                        session: ClientSession::open(client_config(), now),
+                        saves,
+                        saved: None,
+                        began: BTreeMap::new(),
+                        incarnation,
+                    };
+                    *client = fresh;
+                    self.at(1, Event::Wake { client: number, incarnation });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        session: Option<SessionId>,
+        request: RequestId,
+        result: &Result<Response, RequestError>,
+        began: Option<u64>,
+    ) -> Result<(), Broken> {
+        let Some(session) = session else { return Ok(()) };
+        let known = self.judge.answered(session, request);
+        match (result, known) {
+            (Ok(response), Some(answered)) if answered.result.as_ref() == Ok(response) => {
+                self.tally += Tally { operations: 1, ..Tally::default() };
+                if let Some(began) = began {
+                    self.done.push(Done { began, ended: self.counter, index: answered.index });
+                }
+                Ok(())
+            }
+            (Ok(response), _) => Err(format!(
+                "a client was told {response:?} about {request:?} of {session:?}, which is not what it was answered"
+            )),
+            (Err(RequestError::InvalidPayload | RequestError::Skipped), Some(answered))
+                if answered.result == *result =>
+            {
+                Ok(())
+            }
+            // Only the answer that is kept makes it true that the request never runs.
+            (Err(error @ (RequestError::InvalidPayload | RequestError::Skipped)), _) => Err(format!(
+                "a client was told {error:?} about {request:?} of {session:?}, which is not what it was answered"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn client_config() -> ClientConfig {
+    ClientConfig {
+        window: 6,
+        ack_delay: Duration::from_millis(20),
+        keep_alive: Duration::from_millis(1_500),
+        resend_after: Duration::from_millis(250),
+        ..ClientConfig::default()
+    }
+}
+
+pub(super) fn request_of(message: &ClientMessage) -> Option<RequestId> {
+    match message {
+        ClientMessage::Request { request, .. } => Some(*request),
+        _ => None,
+    }
+}

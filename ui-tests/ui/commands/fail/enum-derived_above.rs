@@ -1,0 +1,23 @@
+use serde::{Deserialize, Serialize};
+use session_runtime::{State, state_machine};
+
+#[derive(Clone, Serialize, Deserialize)]
+#[state_machine]
+enum Ask {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+struct Machine {
+    value: u64,
+}
+
+#[state_machine(command = Ask)]
+impl Machine {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = amount;
+        amount
+    }
+}
+
+fn main() {}

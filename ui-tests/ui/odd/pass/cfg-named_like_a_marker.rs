@@ -1,0 +1,33 @@
+// A `cfg` named `internal`, in a `cfg_attr` on a handler.
+#![deny(warnings)]
+#![allow(unexpected_cfgs)]
+
+use session_runtime::{SessionStateMachine, State, state_machine};
+
+#[state_machine]
+pub enum Command {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+pub struct Counter {
+    value: u64,
+}
+
+#[state_machine(command = Command)]
+impl Counter {
+    #[cfg_attr(internal, inline)]
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
+    }
+}
+
+fn main() {
+    let mut counter = SessionStateMachine::new(Counter::default());
+    assert_eq!(log::ask::<_, u64>(&mut counter, &Command::Add { amount: 4 }), 4);
+    assert!(!Counter::SCHEMA.handlers[0].internal);
+}
+
+#[path = "../../log.rs"]
+mod log;

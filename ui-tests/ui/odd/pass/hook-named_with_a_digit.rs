@@ -1,0 +1,35 @@
+// A hook whose name has a digit behind its first underscore: no variant is called after it.
+#![deny(warnings)]
+
+use session_runtime::{SessionStateMachine, State, state_machine};
+
+#[state_machine]
+pub enum Command {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+pub struct Counter {
+    value: u64,
+}
+
+#[state_machine(command = Command)]
+impl Counter {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
+    }
+
+    #[session_created]
+    fn _1st(&mut self) {
+        self.value = 0;
+    }
+}
+
+fn main() {
+    let mut counter = SessionStateMachine::new(Counter::default());
+    assert_eq!(log::ask::<_, u64>(&mut counter, &Command::Add { amount: 4 }), 4);
+}
+
+#[path = "../../log.rs"]
+mod log;

@@ -1,0 +1,34 @@
+// A hook that says in full that it returns nothing.
+#![deny(warnings)]
+
+use session_runtime::{SessionStateMachine, State, state_machine};
+
+#[state_machine]
+pub enum Command {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+pub struct Counter {
+    value: u64,
+}
+
+#[state_machine(command = Command)]
+impl Counter {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
+    }
+
+    #[session_created]
+    #[allow(clippy::unused_unit)]
+    fn created(&mut self) -> () {}
+}
+
+fn main() {
+    let mut counter = SessionStateMachine::new(Counter::default());
+    assert_eq!(log::ask::<_, u64>(&mut counter, &Command::Add { amount: 4 }), 4);
+}
+
+#[path = "../../log.rs"]
+mod log;
