@@ -1,10 +1,34 @@
-//! What the benchmarks share: a machine that uses every part of the framework.
+//! What the benchmarks share: the smallest machine, and one that uses every part of the framework.
 
 use serde::{Deserialize, Serialize};
 use session_runtime::rand_core::Rng;
 use session_runtime::testing::Dice;
 use session_runtime::{Context, Deterministic, Rejection, SessionId, State, Timestamp, state_machine};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What clients may ask of the counter.
+#[state_machine]
+pub enum CounterCommand {
+    /// Adds to it.
+    Add {
+        /// How much.
+        amount: u64,
+    },
+}
+
+/// The smallest machine.
+#[derive(Default, State)]
+pub struct Counter {
+    value: u64,
+}
+
+#[state_machine(command = CounterCommand)]
+impl Counter {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
+    }
+}
 
 /// What clients may ask of the exchange.
 #[state_machine]
