@@ -1,0 +1,6 @@
+//! Session machines on openraft: one voter in the user's own process, with a durable log.
+
+mod types;
+
+#[doc(hidden)]
+pub use types::{Applied, Proposal, TypeConfig};
