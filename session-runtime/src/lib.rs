@@ -186,20 +186,3 @@ pub use session_machine::{SessionKey, SessionStateMachine};
 pub use snapshot::{Dictionary, Snapshot, SnapshotMeta};
 pub use state::{EntryMap, State, StateError, StateReader, StateWriter};
 pub use wire::{Deterministic, Never, Rejection, Reply, Wire};
-
-/// The code of the README and of the book is compiled and run like any other.
-#[cfg(doctest)]
-mod pages {
-    #[doc = include_str!("../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../book/src/guides/evolving.md")]
-    struct Evolving;
-    #[doc = include_str!("../../book/src/guides/which-guarantee.md")]
-    struct WhichGuarantee;
-    #[doc = include_str!("../../book/src/reference/attributes.md")]
-    struct Attributes;
-    #[doc = include_str!("../../book/src/reference/client.md")]
-    struct Client;
-    #[doc = include_str!("../../book/src/reference/rules.md")]
-    struct Rules;
-}
