@@ -1,6 +1,30 @@
 //! The leader's gate: what is answered already needs no log entry, and what is in the log is not appended again.
 
+use crate::{
+    codec::{self, DecodeError},
+    guard::guard,
+    machine::{Command, StateMachine},
+};
 use std::collections::BTreeMap;
+
+/// Whether no version of the machine will ever execute this payload for a client: it is over a maximum of the format,
+/// its bytes do not fit the variant they name, or the command is internal. Such a request, and no other, may be
+/// answered with [`InvalidPayload`](crate::RequestError::InvalidPayload) without a log entry.
+///
+/// A variant that this build does not know, or that is not active yet, is to be appended: an upgrade may stand before
+/// it in the log, and only the cached answer keeps a copy of it from running after a later one.
+pub fn is_never_valid<M: StateMachine>(payload: &[u8]) -> bool {
+    match guard(|| M::Command::decode(payload).map(|command| M::is_internal(&command))) {
+        Ok(Ok(internal)) => internal,
+        Ok(Err(DecodeError::TooLarge { .. } | DecodeError::TooDeep { .. })) => true,
+        Ok(Err(_)) => {
+            let tag = codec::decode_start::<u32>(payload).ok().and_then(|tag| usize::try_from(tag).ok());
+            tag.is_some_and(|tag| tag < M::Command::VARIANTS.len())
+        }
+        // What a decoder of the user's own does not survive may be read by another build.
+        Err(_) => false,
+    }
+}
 
 /// Decides, before the log, what to do with a request that arrives at the leader.
 ///
@@ -67,7 +91,12 @@ impl<K: Ord + Clone> Admission<K> {
         if term < self.term || index <= self.applied {
             return;
         }
-        self.by_index.insert(index, key.clone());
+        // Whatever stood at this index before is no longer in the log.
+        if let Some(overwritten) = self.by_index.insert(index, key.clone())
+            && self.in_flight.get(&overwritten) == Some(&index)
+        {
+            self.in_flight.remove(&overwritten);
+        }
         self.in_flight.insert(key, index);
     }
 

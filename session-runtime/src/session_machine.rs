@@ -106,6 +106,11 @@ impl<M: StateMachine> SessionStateMachine<M> {
         self.readable().into_iter().flat_map(Sessions::ids)
     }
 
+    /// Whether a session is open.
+    pub fn is_open(&self, session: SessionId) -> bool {
+        self.readable().is_some_and(|sessions| sessions.get(session).is_some())
+    }
+
     /// Whether a `GetRequestsForRetry` with this argument would return anything. A dirty read: only a hint to
     /// save a log entry.
     pub fn has_pending_requests(&self, last_sent_before: Timestamp) -> bool {

@@ -2,9 +2,9 @@
 
 mod support;
 
-use session_runtime::admission::{Admission, Admit};
-use session_runtime::{Command, RequestError, RequestId, Response, SessionId, SessionKey};
-use support::{Desk, DeskCommand, Log, create, request, request_with};
+use session_runtime::admission::{Admission, Admit, is_never_valid};
+use session_runtime::{Command, RequestError, RequestId, Response, SessionId, SessionKey, codec};
+use support::{Desk, DeskCommand, Log, OldDesk, create, request, request_with};
 
 type Gate = Admission<u32>;
 
@@ -91,6 +91,69 @@ fn of_two_copies_in_the_log_the_last_is_waited_for() {
     assert_eq!(gate.admit(1, &7, NONE), Admit::InFlight { index: 12 });
     gate.applied(12);
     assert!(gate.is_empty());
+}
+
+#[test]
+fn of_two_requests_at_one_index_only_the_last_is_waited_for() {
+    let mut gate = Gate::new();
+    gate.appended(7, 1, 10);
+    gate.appended(8, 1, 10);
+    assert_eq!(gate.admit(1, &7, NONE), Admit::Append, "its entry was overwritten");
+    gate.applied(10);
+    assert!(gate.is_empty());
+}
+
+mod deep {
+    #![allow(missing_docs, unreachable_pub)] // as a user would write it
+    use serde::{Deserialize, Serialize};
+    use session_runtime::{Deterministic, State, state_machine};
+
+    #[derive(Serialize, Deserialize, Deterministic)]
+    pub enum Tree {
+        Leaf,
+        Node(Box<Tree>),
+    }
+
+    #[state_machine]
+    pub enum WoodCommand {
+        Grow(Tree),
+    }
+
+    #[derive(Default, State)]
+    pub struct Wood {
+        trees: u64,
+    }
+
+    #[state_machine(command = WoodCommand)]
+    impl Wood {
+        fn grow(&mut self, tree: Tree) {
+            let _ = tree;
+            self.trees = self.trees.saturating_add(1);
+        }
+    }
+}
+
+#[test]
+fn only_what_no_version_can_make_valid_needs_no_entry() {
+    let never = is_never_valid::<Desk>;
+    let add = DeskCommand::Add { amount: 5 }.encode();
+    assert!(!never(&add));
+    assert!(!never(&DeskCommand::Double.encode()), "not active yet");
+    assert!(!is_never_valid::<OldDesk>(&DeskCommand::Double.encode()), "not known to this build");
+    assert!(!never(&[99, 1, 2, 3]), "not known to any build of today");
+    assert!(!never(&[]));
+    assert!(never(&DeskCommand::Purge.encode()), "internal");
+    assert!(never(&add[..1]), "cut");
+    assert!(never(&[&add[..], &[0]].concat()), "bytes left over");
+    assert!(never(&[3, 252, 255, 255, 255, 255]), "a text longer than all");
+    assert!(never(&vec![0; codec::MAX_PAYLOAD + 1]), "too large");
+    let tree = |depth| [&[0][..], &vec![1; depth], &[0]].concat();
+    assert!(!is_never_valid::<deep::Wood>(&tree(20)));
+    assert!(is_never_valid::<deep::Wood>(&tree(200)), "too deep");
+    assert!(
+        is_never_valid::<deep::Wood>(&[&[200][..], &vec![0; codec::MAX_PAYLOAD]].concat()),
+        "whatever it is"
+    );
 }
 
 #[test]

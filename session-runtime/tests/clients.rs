@@ -4,7 +4,7 @@ use session_runtime::client::{
     ClientConfig, ClientEvent, ClientMessage, ClientSession, Execution, ServerMessage, SubmitError,
 };
 use session_runtime::{
-    Bytes, CloseReason, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId,
+    Bytes, CloseReason, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId, codec,
 };
 use std::time::Duration;
 
@@ -145,6 +145,22 @@ fn a_silent_client_says_that_it_is_alive_with_its_next_number() {
 }
 
 #[test]
+fn queries_are_no_sign_of_life() {
+    let mut client = open();
+    let mut alive = Vec::new();
+    for now in (0..=10_000).step_by(1_000) {
+        let correlation = client.query(ms(now), payload("q")).unwrap();
+        for message in messages(&mut client, ms(now)) {
+            if matches!(message, ClientMessage::KeepAlive { .. }) {
+                alive.push(now);
+            }
+        }
+        client.receive(ms(now), ServerMessage::QueryResponse { correlation, result: Ok(Bytes::new()) });
+    }
+    assert_eq!(alive, [5_000, 10_000], "a query names no session: the server cannot count it");
+}
+
+#[test]
 fn an_acknowledgment_travels_with_a_request_or_alone_after_the_delay() {
     let mut client = open();
     push(&mut client, ms(100), 1);
@@ -155,6 +171,15 @@ fn an_acknowledgment_travels_with_a_request_or_alone_after_the_delay() {
     client.submit(ms(210), payload("a")).unwrap();
     assert_eq!(messages(&mut client, ms(210)), [request(1, 1, 2, "a")]);
     assert_eq!(messages(&mut client, ms(230)), [], "it travelled with the request");
+    answer(&mut client, ms(230), 1);
+    push(&mut client, ms(5_200), 3);
+    let alive = ClientMessage::KeepAlive {
+        session: SESSION,
+        lowest_pending: RequestId(2),
+        acked: ServerRequestId(3),
+    };
+    let sent = [messages(&mut client, ms(5_210)), messages(&mut client, ms(5_220))].concat();
+    assert_eq!(sent, [alive], "it travelled with the sign of life");
 }
 
 #[test]
@@ -191,6 +216,23 @@ fn a_reconnected_client_introduces_itself_and_sends_again() {
     );
     client.receive(ms(6), ServerMessage::Continued { session: SESSION });
     assert_eq!(messages(&mut client, ms(6)), []);
+    answer(&mut client, ms(6), 1);
+    client.abandon_query(query);
+    push(&mut client, ms(6), 1);
+    assert_eq!(messages(&mut client, ms(26)), [ack(1)]);
+    client.reconnected(ms(30));
+    let again = [ClientMessage::Continue { session: SESSION }, ack(1)];
+    assert_eq!(messages(&mut client, ms(30)), again, "the acknowledgment may be lost with the connection");
+}
+
+#[test]
+fn a_client_that_has_to_introduce_itself_wakes_at_once() {
+    let mut client = open();
+    client.reconnected(ms(5));
+    assert!(client.next_wake().unwrap() <= ms(5), "nothing else is under way");
+    let bytes = client.save(1).unwrap().unwrap();
+    let restored = ClientSession::restore(&bytes, config(), ms(7)).unwrap();
+    assert!(restored.next_wake().unwrap() <= ms(7));
 }
 
 #[test]
@@ -198,14 +240,14 @@ fn what_is_not_answered_is_sent_again_after_a_wait_that_doubles() {
     let mut client = open();
     client.submit(ms(0), payload("a")).unwrap();
     let mut sent = Vec::new();
-    for now in 0..20_000 {
+    for now in (0..64_000).step_by(500) {
         for message in messages(&mut client, ms(now)) {
             if matches!(message, ClientMessage::Request { .. }) {
                 sent.push(now);
             }
         }
     }
-    assert_eq!(sent, [0, 1_000, 3_000, 7_000, 15_000]);
+    assert_eq!(sent, [0, 1_000, 3_000, 7_000, 15_000, 31_000, 47_000, 63_000], "up to sixteenfold");
 }
 
 #[test]
@@ -221,7 +263,15 @@ fn a_response_that_nobody_waits_for_is_ignored() {
         ServerMessage::Response { session: other, request: RequestId(1), response: response() },
     );
     client.receive(ms(2), ServerMessage::Closed { session: other, reason: None });
+    let (request, error) = (RequestId(1), RequestError::SessionExpired);
+    client.receive(ms(2), ServerMessage::RequestError { session: other, request, error });
+    let request = ServerRequestId(1);
+    client.receive(ms(2), ServerMessage::ServerRequest { session: other, request, payload: payload("news") });
     client.receive(ms(2), ServerMessage::QueryResponse { correlation: 77, result: Ok(Bytes::new()) });
+    let query = client.query(ms(3), payload("q")).unwrap();
+    client.abandon_query(query);
+    assert_eq!(messages(&mut client, ms(3)), [], "a query that was given up is not sent");
+    client.receive(ms(3), ServerMessage::QueryResponse { correlation: query, result: Ok(Bytes::new()) });
     assert_eq!(events(&mut client), [ended(1, Ok(response()))]);
 }
 
@@ -275,9 +325,13 @@ fn a_client_refused_for_want_of_room_waits_and_one_with_a_bad_id_asks_at_once() 
     assert_eq!(messages(&mut client, ms(1_000)), [create(2)]);
     client.receive(ms(1_010), ServerMessage::Refused { attempt: 2, reason: RefuseReason::Stale });
     assert_eq!(messages(&mut client, ms(1_010)), [create(3)]);
+    client.receive(ms(1_015), ServerMessage::Refused { attempt: 3, reason: RefuseReason::Closed });
+    assert_eq!(messages(&mut client, ms(1_015)), [create(4)]);
     client.receive(ms(1_020), ServerMessage::Created { attempt: 2, session: SessionId(1) });
+    client.receive(ms(1_020), ServerMessage::Refused { attempt: 2, reason: RefuseReason::Stale });
     assert_eq!(client.session(), None, "the answer to an attempt that was given up");
-    client.receive(ms(1_020), ServerMessage::Created { attempt: 3, session: SESSION });
+    assert_eq!(messages(&mut client, ms(1_020)), []);
+    client.receive(ms(1_020), ServerMessage::Created { attempt: 4, session: SESSION });
     assert_eq!(client.session(), Some(SESSION));
 }
 
@@ -311,6 +365,13 @@ fn closing_says_goodbye_until_it_is_heard() {
     let end = ClientEvent::Closed { reason: Some(CloseReason::Expired) };
     assert_eq!(events(&mut client), [ended(1, Err(RequestError::SessionExpired)), end]);
     assert_eq!((messages(&mut client, ms(9_999)), client.next_wake()), (vec![], None));
+
+    let mut opening = ClientSession::open(config(), ms(0));
+    opening.submit(ms(0), payload("a")).unwrap();
+    opening.close(ms(0));
+    let end = ClientEvent::Closed { reason: None };
+    assert_eq!(events(&mut opening), [ended(1, Err(RequestError::SessionExpired)), end]);
+    assert_eq!(messages(&mut opening, ms(9_999)), [], "there is no session to say goodbye to");
 }
 
 #[test]
@@ -395,6 +456,9 @@ fn the_window_bounds_the_requests_under_way() {
     assert_eq!(client.submit(ms(0), payload("a")), Err(SubmitError::WindowFull));
     answer(&mut client, ms(1), 3);
     assert_eq!(client.submit(ms(1), payload("a")), Ok(RequestId(5)));
+    let mut narrow = open_with(ClientConfig { window: 0, ..config() });
+    assert_eq!(narrow.submit(ms(0), payload("a")), Ok(RequestId(1)), "one at a time at least");
+    assert_eq!(narrow.submit(ms(0), payload("a")), Err(SubmitError::WindowFull));
 }
 
 #[test]
@@ -456,6 +520,39 @@ fn the_first_save_binds_before_it_is_known_to_be_stored() {
 }
 
 #[test]
+fn a_smaller_reservation_binds_before_it_is_known_to_be_stored() {
+    let mut client = open();
+    client.save(100).unwrap().unwrap();
+    client.saved(ms(0));
+    assert_eq!(client.submit(ms(0), payload("a")), Ok(RequestId(1)));
+    let bytes = client.save(1).unwrap().unwrap();
+    assert_eq!(client.submit(ms(0), payload("b")), Ok(RequestId(2)));
+    assert_eq!(
+        client.submit(ms(0), payload("c")),
+        Err(SubmitError::SaveFirst),
+        "the bytes may be stored already, and a client restored from them uses 3"
+    );
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    restored.save(1).unwrap().unwrap();
+    restored.saved(ms(0));
+    assert_eq!(restored.submit(ms(0), payload("d")), Ok(RequestId(3)));
+}
+
+#[test]
+fn an_abandoned_request_that_saved_bytes_hold_may_be_executed() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    let bytes = client.save(5).unwrap().unwrap();
+    assert_eq!(client.abandon(RequestId(1)), Execution::Unknown, "a client restored from them sends it");
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    assert!(messages(&mut restored, ms(0)).contains(&request(1, 1, 0, "a")));
+    let bytes = client.save(5).unwrap().unwrap();
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    let hello = ClientMessage::Continue { session: SESSION };
+    assert_eq!(messages(&mut restored, ms(0)), [hello], "whoever gave it up is not told after a restore");
+}
+
+#[test]
 fn requests_under_way_when_saved_are_sent_again_after_a_restore() {
     let mut client = open();
     client.submit(ms(0), payload("a")).unwrap();
@@ -486,6 +583,10 @@ fn a_client_that_saves_acknowledges_only_what_its_saved_bytes_hold() {
     assert_eq!(messages(&mut client, ms(200)), []);
     client.saved(ms(200));
     assert_eq!(messages(&mut client, ms(220)), [ack(2)]);
+    push(&mut client, ms(300), 3);
+    assert_eq!(messages(&mut client, ms(400)), [], "there is nothing new to acknowledge");
+    push(&mut client, ms(400), 2);
+    assert_eq!(messages(&mut client, ms(500)), [ack(2)], "an acknowledgment that was lost");
 }
 
 #[test]
@@ -495,6 +596,12 @@ fn damaged_saved_bytes_are_refused() {
     let bytes = client.save(5).unwrap().unwrap();
     for length in 0..bytes.len() {
         assert!(ClientSession::restore(&bytes[..length], config(), ms(0)).is_err(), "cut at {length}");
+    }
+    for number in [0, 7] {
+        let pending = vec![(RequestId(number), payload("a"))];
+        let body = codec::encode_state(&(SESSION, 6u64, ServerRequestId(0), pending)).unwrap();
+        let error = ClientSession::restore(&[&[1], &body[..]].concat(), config(), ms(0)).unwrap_err();
+        assert!(error.to_string().contains("beyond the reserved numbers"), "{number}: {error}");
     }
     let mut later = bytes.to_vec();
     later[0] = 2;

@@ -4,14 +4,16 @@ mod support;
 
 use proptest::prelude::*;
 use session_runtime::admission::{Admission, Admit};
-use session_runtime::client::{ClientConfig, ClientEvent, ClientMessage, ClientSession, ServerMessage};
+use session_runtime::client::{
+    ClientConfig, ClientEvent, ClientMessage, ClientSession, Execution, ServerMessage,
+};
 use session_runtime::{
-    Alive, Command, RaftAction, RequestError, RequestId, RetryDriver, RetryPolicy, ServerAction, SessionId,
-    SessionKey, SessionStateMachine, Timestamp, codec,
+    Alive, Command, Limits, Query, RaftAction, RequestError, RequestId, RetryDriver, RetryPolicy,
+    ServerAction, SessionId, SessionKey, SessionStateMachine, Timestamp, codec,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use support::{Desk, DeskCommand, Notice};
+use support::{Desk, DeskCommand, DeskQuery, Notice};
 
 /// A run is a pure function of this.
 #[derive(Clone, Debug)]
@@ -27,11 +29,14 @@ struct Plan {
     /// After how many milliseconds the leader changes, over and over; what it had appended and not committed
     /// is lost.
     leader_change: u64,
+    /// How many bytes of answers a session may hold: with few, clients are told that it is busy.
+    cached_bytes: Option<u64>,
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    (any::<u64>(), 1..4usize, 1..12u64, 0..30u64, 0..50u64, 0..3_000u64, 500..20_000u64).prop_map(
-        |(seed, clients, requests, lost, repeated, delay, leader_change)| Plan {
+    let cached_bytes = proptest::option::of(0..150u64);
+    (any::<u64>(), 1..4usize, 1..12u64, 0..30u64, 0..50u64, 0..3_000u64, 500..20_000u64, cached_bytes)
+        .prop_map(|(seed, clients, requests, lost, repeated, delay, leader_change, cached_bytes)| Plan {
             seed,
             clients,
             requests,
@@ -39,8 +44,8 @@ fn plans() -> impl Strategy<Value = Plan> {
             repeated,
             delay,
             leader_change,
-        },
-    )
+            cached_bytes,
+        })
 }
 
 /// A small generator of its own, so that a run needs nothing but its plan (`SplitMix64`).
@@ -72,6 +77,13 @@ enum Packet {
 struct Seen {
     ended: BTreeMap<RequestId, Result<u64, RequestError>>,
     notices: Vec<u64>,
+    /// The requests it gave up after they were sent, and those before.
+    abandoned: BTreeSet<RequestId>,
+    withdrawn: BTreeSet<RequestId>,
+    /// The queries it asked, and those that ended.
+    asked: BTreeSet<u64>,
+    told: BTreeSet<u64>,
+    closed: u64,
 }
 
 impl Seen {
@@ -81,12 +93,18 @@ impl Seen {
                 ClientEvent::Ended { request, result } => {
                     let result = result.map(|response| codec::payload_hash(&response.payload));
                     assert!(self.ended.insert(request, result).is_none(), "{request:?} ended twice");
+                    assert!(!self.abandoned.contains(&request) && !self.withdrawn.contains(&request));
                 }
                 ClientEvent::ServerRequest { request, payload } => {
                     codec::decode::<Notice>(&payload).unwrap();
                     self.notices.push(request.0);
                 }
-                _ => {}
+                ClientEvent::QueryEnded { correlation, result } => {
+                    assert!(result.is_ok() && self.told.insert(correlation), "{correlation} ended twice");
+                }
+                ClientEvent::Closed { .. } => self.closed += 1,
+                ClientEvent::Opened { .. } | ClientEvent::Refused { .. } | ClientEvent::Redirected { .. } => {
+                }
             }
         }
     }
@@ -134,6 +152,9 @@ impl World {
         let clients = (0..plan.clients)
             .map(|_| (ClientSession::open(config.clone(), Duration::ZERO), Seen::default()))
             .collect();
+        let limits = Limits { max_cached_bytes: plan.cached_bytes, ..Limits::default() };
+        let mut machine = SessionStateMachine::new(Desk::default());
+        machine.apply(1, Timestamp(0), RaftAction::Configure { limits, seed: None }).unwrap();
         Self {
             dice: Dice(plan.seed),
             plan,
@@ -142,11 +163,11 @@ impl World {
             sent: 0,
             clients,
             owners: BTreeMap::new(),
-            machine: SessionStateMachine::new(Desk::default()),
+            machine,
             gate: Admission::new(),
             retries: RetryDriver::new(RetryPolicy { min_age: 500, max_age: 4_000, limit: 3 }),
             term: 1,
-            index: 0,
+            index: 1,
             log: Vec::new(),
             appended: BTreeMap::new(),
         }
@@ -212,6 +233,16 @@ impl World {
                     &Packet::Down(client, ServerMessage::QueryResponse { correlation, result }),
                     faults,
                 );
+            }
+            // The `Closed` that its closing gave may be lost: whoever still speaks in its name is told again.
+            ClientMessage::Ack { session, .. }
+            | ClientMessage::KeepAlive { session, .. }
+            | ClientMessage::Continue { session }
+            | ClientMessage::Close { session }
+                if !self.machine.is_open(session) =>
+            {
+                let closed = ServerMessage::Closed { session, reason: None };
+                self.send(&Packet::Down(client, closed), faults);
             }
             ClientMessage::Ack { session, request } => {
                 self.append(None, RaftAction::ServerRequestAck { session, request });
@@ -287,6 +318,18 @@ impl World {
             if seen.ended.len() as u64 + client.resend().count() as u64 <= self.plan.requests {
                 client.submit(now, command.encode()).ok();
             }
+            if self.dice.percent(10) {
+                let query = Query::encode(&DeskQuery::Total);
+                seen.asked.extend(client.query(now, query).ok());
+            }
+            if self.dice.percent(10)
+                && let Some(request) = client.resend().filter_map(|message| request_of(&message)).last()
+            {
+                match client.abandon(request) {
+                    Execution::Never => seen.withdrawn.insert(request),
+                    _ => seen.abandoned.insert(request),
+                };
+            }
         }
         seen.note_events(client);
         let mut packets = Vec::new();
@@ -333,14 +376,20 @@ impl World {
     fn is_settled(&self) -> bool {
         self.network.is_empty()
             && self.log.is_empty()
-            && self
-                .clients
-                .iter()
-                .all(|(client, _)| client.session().is_some() && client.resend().count() == 0)
+            && self.clients.iter().all(|(client, seen)| {
+                client.session().is_some() && client.resend().count() == 0 && seen.asked == seen.told
+            })
             && self.owners.keys().all(|session| {
                 let live = self.clients.iter().any(|(client, _)| client.session() == Some(*session));
                 !live || self.machine.pending_requests(*session).count() == 0
             })
+    }
+}
+
+fn request_of(message: &ClientMessage) -> Option<RequestId> {
+    match message {
+        ClientMessage::Request { request, .. } => Some(*request),
+        _ => None,
     }
 }
 
@@ -375,7 +424,8 @@ proptest! {
         for (client, seen) in &world.clients {
             let session = client.session().unwrap();
             prop_assert!(seen.ended.values().all(Result::is_ok), "{:?}", seen.ended);
-            answered += seen.ended.len() as u64;
+            // One that was given up runs to its end all the same, and one that was never sent never does.
+            answered += (seen.ended.len() + seen.abandoned.len()) as u64;
             prop_assert_eq!(&seen.notices, &(1..=seen.notices.len() as u64).collect::<Vec<_>>());
             prop_assert_eq!(world.machine.pending_requests(session).count(), 0);
         }
@@ -384,6 +434,28 @@ proptest! {
         prop_assert_eq!(world.machine.machine().total + notes + notices, answered);
         let sessions: BTreeSet<SessionId> = world.machine.sessions().collect();
         prop_assert!(world.clients.iter().all(|(client, _)| sessions.contains(&client.session().unwrap())));
+    }
+
+    #[test]
+    fn every_goodbye_is_heard_and_answered(plan in plans()) {
+        let mut world = run(Plan { requests: 1, ..plan });
+        let sessions: Vec<SessionId> =
+            world.clients.iter().filter_map(|(client, _)| client.session()).collect();
+        let now = Duration::from_millis(world.now);
+        for (client, _) in &mut world.clients {
+            client.close(now);
+        }
+        for step in 0..20_000 {
+            if world.clients.iter().all(|(client, _)| client.session().is_none()) {
+                break;
+            }
+            world.step(step < 1_000);
+        }
+        for (client, seen) in &mut world.clients {
+            seen.note_events(client);
+            prop_assert_eq!((client.session(), seen.closed), (None, 1));
+        }
+        prop_assert!(sessions.into_iter().all(|session| !world.machine.is_open(session)));
     }
 }
 
@@ -397,6 +469,7 @@ fn a_retried_request_reaches_the_log_once_while_one_leader_leads() {
         repeated: 50,
         delay: 1_500,
         leader_change: u64::MAX,
+        cached_bytes: None,
     };
     let world = run(plan);
     let requests: u64 = world.clients.iter().map(|(_, seen)| seen.ended.len() as u64).sum();

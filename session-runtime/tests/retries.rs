@@ -43,6 +43,12 @@ fn the_age_doubles_up_to_a_cap_while_no_acknowledgment_comes() {
     let mut driver = RetryDriver::new(POLICY);
     let mut last_sent = 0;
     assert_eq!(asked(&mut driver, 0, 2_000, &mut last_sent), [101, 302, 703, 1_104, 1_505, 1_906]);
+    let mut odd = RetryDriver::new(RetryPolicy { min_age: 100, max_age: 10, limit: 7 });
+    assert_eq!(
+        asked(&mut odd, 2_000, 2_300, &mut last_sent),
+        [2_007, 2_108, 2_209],
+        "a cap below the minimum"
+    );
 }
 
 #[test]

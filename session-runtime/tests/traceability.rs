@@ -107,6 +107,7 @@ const ROWS: &[&str] = &[
     "gate, applied",
     "gate, term",
     "gate, sessions",
+    "gate, refusal",
     "retry driver",
     "client, numbers",
     "client, watermark",

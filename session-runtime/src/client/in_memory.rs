@@ -141,6 +141,14 @@ impl<M: StateMachine> Server<M> {
     /// Serves a client's message, and returns what answers it directly.
     fn serve(&mut self, message: ClientMessage) -> Option<ServerMessage> {
         match message {
+            ClientMessage::Continue { session }
+            | ClientMessage::Ack { session, .. }
+            | ClientMessage::KeepAlive { session, .. }
+            | ClientMessage::Close { session }
+                if !self.machine.is_open(session) =>
+            {
+                Some(ServerMessage::Closed { session, reason: None })
+            }
             ClientMessage::Create { attempt, capabilities } => {
                 // Nobody outside this process could guess it, so a hash of the position is random enough.
                 let position = self.machine.last_applied();
@@ -156,11 +164,7 @@ impl<M: StateMachine> Server<M> {
                     _ => None,
                 })
             }
-            ClientMessage::Continue { session } => {
-                let open = self.machine.sessions().any(|open| open == session);
-                let closed = ServerMessage::Closed { session, reason: None };
-                Some(if open { ServerMessage::Continued { session } } else { closed })
-            }
+            ClientMessage::Continue { session } => Some(ServerMessage::Continued { session }),
             ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
                 let key = SessionKey::new(session, request, &payload);
                 match self.gate.admit(TERM, &key, self.machine.answer_to(&key)) {

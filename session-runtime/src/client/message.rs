@@ -15,6 +15,10 @@ const VERSION: u8 = 1;
 
 /// From a client to a server. A transport moves the bytes of [`encode`](Self::encode) as one frame, and knows
 /// nothing of what is in them.
+///
+/// A message in the name of a session that is not open is answered by `Closed`, also where it has no other answer:
+/// the one that the closing gave may be lost. Only a leader that has applied all that was committed before its term
+/// can know that a session is not open; until then it answers `Rejected`, or waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientMessage {
     /// Open a session. Answered by `Created`, `Refused` or `Rejected`.

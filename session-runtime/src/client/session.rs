@@ -20,11 +20,12 @@ use std::time::Duration;
 pub struct ClientConfig {
     /// What the client tells the machine it can do.
     pub capabilities: BTreeMap<String, String>,
-    /// How many requests may be under way at once.
+    /// How many requests may be under way at once; at least one.
     pub window: u32,
     /// How long an acknowledgment waits for something to travel with; zero: it never waits.
     pub ack_delay: Duration,
-    /// How long the client may be silent before it says that it is alive.
+    /// How long the client may be silent before it says that it is alive. Queries do not count: they name no
+    /// session.
     pub keep_alive: Duration,
     /// How long to wait for an answer before sending again. It doubles with each time, up to sixteenfold.
     pub resend_after: Duration,
@@ -65,8 +66,8 @@ pub struct ClientSession {
     delivered: ServerRequestId,
     /// When an acknowledgment must go out.
     ack_at: Option<Duration>,
-    /// When the client last said anything.
-    last_sent: Duration,
+    /// When the client last said anything in its session's name.
+    last_sign_of_life: Duration,
     saving: Option<Saving>,
     events: VecDeque<ClientEvent>,
 }
@@ -110,14 +111,14 @@ struct Pending {
     /// The caller gave up: the answer is for nobody, but the request must still end, or it would hold the
     /// watermark for ever.
     abandoned: bool,
-    /// It went out at least once, so a copy may be executed.
-    went_out: bool,
+    /// It went out at least once, or saved bytes hold it, so a copy may be executed.
+    may_run: bool,
     send: Timer,
 }
 
 impl Pending {
-    fn new(payload: Bytes, went_out: bool, send: Timer) -> Self {
-        Self { payload, abandoned: false, went_out, send }
+    fn new(payload: Bytes, may_run: bool, send: Timer) -> Self {
+        Self { payload, abandoned: false, may_run, send }
     }
 }
 
@@ -226,6 +227,7 @@ impl ClientSession {
         // Without any wait, polling would never come to an end.
         config.resend_after = config.resend_after.max(Duration::from_millis(1));
         config.keep_alive = config.keep_alive.max(Duration::from_millis(1));
+        config.window = config.window.max(1);
         Self {
             config,
             stage,
@@ -235,7 +237,7 @@ impl ClientSession {
             last_correlation: 0,
             delivered: ServerRequestId(0),
             ack_at: None,
-            last_sent: now,
+            last_sign_of_life: now,
             saving: None,
             events: VecDeque::new(),
         }
@@ -267,11 +269,11 @@ impl ClientSession {
         Ok(RequestId(number))
     }
 
-    /// The caller no longer waits for a request. One that was never sent is dropped and never executed; any other
-    /// may still be executed, once, and its answer is discarded.
+    /// The caller no longer waits for a request. One that was neither sent nor saved is dropped and never executed;
+    /// any other may still be executed, once, and its answer is discarded.
     pub fn abandon(&mut self, request: RequestId) -> Execution {
         match self.pending.get_mut(&request) {
-            Some(pending) if pending.went_out => pending.abandoned = true,
+            Some(pending) if pending.may_run => pending.abandoned = true,
             Some(_) => {
                 self.pending.remove(&request);
                 return Execution::Never;
@@ -335,7 +337,11 @@ impl ClientSession {
     /// The next message to send, if any. Call it again until it gives `None`.
     pub fn poll(&mut self, now: Duration) -> Option<ClientMessage> {
         let message = self.next_message(now)?;
-        self.last_sent = now;
+        if let ClientMessage::Request { .. } | ClientMessage::Ack { .. } | ClientMessage::KeepAlive { .. } =
+            message
+        {
+            self.last_sign_of_life = now;
+        }
         Some(message)
     }
 
@@ -351,7 +357,8 @@ impl ClientSession {
             Stage::Closed => return None,
             Stage::Opening { send, .. } => return Some(send.at),
             Stage::Closing { send, .. } => send.at,
-            Stage::Open { .. } => self.last_sent.saturating_add(self.config.keep_alive),
+            Stage::Open { hello: true, .. } => Duration::ZERO,
+            Stage::Open { .. } => self.last_sign_of_life.saturating_add(self.config.keep_alive),
         };
         let requests = self.pending.values().map(|request| request.send.at);
         requests.chain(queries).chain(self.ack_at).chain([stage]).min()
@@ -390,7 +397,7 @@ impl ClientSession {
     fn next_request(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
         let (request, pending) = self.pending.iter_mut().find(|(_, pending)| pending.send.is_due(now))?;
         pending.send.sent(now, &self.config);
-        pending.went_out = true;
+        pending.may_run = true;
         let request = *request;
         self.ack_at = None;
         self.message(session, request)
@@ -408,7 +415,7 @@ impl ClientSession {
             self.ack_at = None;
             return Some(ClientMessage::Ack { session, request: acked });
         }
-        let silent_until = self.last_sent.saturating_add(self.config.keep_alive);
+        let silent_until = self.last_sign_of_life.saturating_add(self.config.keep_alive);
         if silent_until <= now && silent_until < Duration::MAX {
             self.ack_at = None;
             let lowest_pending = self.lowest_pending();
@@ -475,7 +482,7 @@ impl ClientSession {
     fn on_created(&mut self, now: Duration, answered: u64, session: SessionId) {
         if matches!(self.stage, Stage::Opening { attempt, .. } if attempt == answered) {
             self.stage = Stage::Open { session, hello: false };
-            self.last_sent = now;
+            self.last_sign_of_life = now;
             self.events.push_back(ClientEvent::Opened { session });
         }
     }
@@ -527,8 +534,11 @@ impl ClientSession {
             // A gap: what is missing comes again, and this one after it.
             return;
         }
-        let ack_at = now.saturating_add(self.config.ack_delay);
-        self.ack_at = Some(self.ack_at.map_or(ack_at, |at| at.min(ack_at)));
+        // What stored bytes do not hold yet is acknowledged once they do.
+        if request <= self.acknowledged() {
+            let ack_at = now.saturating_add(self.config.ack_delay);
+            self.ack_at = Some(self.ack_at.map_or(ack_at, |at| at.min(ack_at)));
+        }
     }
 
     /// The session is over, and so is everything under way in it.
@@ -554,18 +564,22 @@ impl ClientSession {
     pub fn save(&mut self, reserve: u64) -> Result<Option<Bytes>, EncodeError> {
         let Stage::Open { session, .. } = self.stage else { return Ok(None) };
         let reserved = self.last_request.saturating_add(reserve);
-        let pending = self.pending.iter().filter(|(_, pending)| !pending.abandoned);
-        let saved = Saved {
-            session,
-            reserved,
-            delivered: self.delivered,
-            pending: pending.map(|(request, pending)| (*request, pending.payload.clone())).collect(),
-        };
+        let pending = self.pending.iter_mut().filter(|(_, pending)| !pending.abandoned);
+        let pending = pending.map(|(request, pending)| {
+            pending.may_run = true;
+            (*request, pending.payload.clone())
+        });
+        let pending = pending.collect();
+        let saved = Saved { session, reserved, delivered: self.delivered, pending };
         let bytes = codec::encode_behind(vec![SAVED_VERSION], &saved)?;
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
-        let in_force = self.saving.unwrap_or(Saving { reserved, delivered: self.delivered, next: None });
-        self.saving = Some(Saving { next: Some((reserved, self.delivered)), ..in_force });
+        let before = self.saving.unwrap_or(Saving { reserved, delivered: self.delivered, next: None });
+        self.saving = Some(Saving {
+            reserved: before.reserved.min(reserved),
+            delivered: before.delivered,
+            next: Some((reserved, self.delivered)),
+        });
         Ok(Some(Bytes::from(bytes)))
     }
 
