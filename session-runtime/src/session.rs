@@ -1,64 +1,53 @@
 //! One session: what the replicated state keeps for one client.
 
+mod answers;
+mod pending;
+
+pub(crate) use answers::Answer;
+
 use crate::{
-    action::{PendingRequest, RequestError, Response},
+    action::PendingRequest,
     identity::{RequestId, ServerRequestId, Timestamp},
 };
+use answers::Answers;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-
-/// What a cached answer counts beside its payload.
-const RECORD_BYTES: u64 = 32;
+use pending::Pending;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What one client is owed and has been told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Small, because there may be a million; and quick to copy, because a snapshot makes copies necessary: whatever may be
+/// large is behind an `Arc`, and copied only if it changes itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Session {
     /// The lowest request that may still matter.
     watermark: RequestId,
     /// The answers at or above the watermark.
-    answers: BTreeMap<RequestId, Answer>,
+    answers: Answers,
     /// The server request numbered last, or 0.
     last_server_request: ServerRequestId,
-    /// The server requests not acknowledged, in the order of their numbers.
-    pending: VecDeque<PendingRequest>,
-    capabilities: BTreeMap<String, String>,
+    /// The server requests not acknowledged.
+    pending: Shared<Pending>,
+    capabilities: Shared<BTreeMap<String, String>>,
     last_activity: Timestamp,
     /// It was sent more than it may have pending, and is to be closed for that.
     slow_consumer: bool,
-    /// What the answers count, kept beside them.
-    #[serde(skip)]
-    cached_bytes: u64,
 }
 
-/// A cached answer, and the hash of the payload it answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    pub(crate) payload_hash: u64,
-    pub(crate) result: Result<Response, RequestError>,
-}
-
-impl Answer {
-    fn bytes(&self) -> u64 {
-        let payload = match &self.result {
-            Ok(response) => response.payload.len() as u64,
-            Err(_) => 0,
-        };
-        payload.saturating_add(RECORD_BYTES)
-    }
-}
+static NO_CAPABILITIES: BTreeMap<String, String> = BTreeMap::new();
 
 impl Session {
     pub(crate) fn new(capabilities: BTreeMap<String, String>, now: Timestamp) -> Self {
         Self {
             watermark: RequestId(1),
-            answers: BTreeMap::new(),
+            answers: Answers::None,
             last_server_request: ServerRequestId(0),
-            pending: VecDeque::new(),
-            capabilities,
+            pending: Shared::default(),
+            capabilities: Shared::from(capabilities),
             last_activity: now,
             slow_consumer: false,
-            cached_bytes: 0,
         }
     }
 
@@ -67,23 +56,15 @@ impl Session {
     }
 
     pub(crate) fn cached_bytes(&self) -> u64 {
-        self.cached_bytes
+        self.answers.bytes()
     }
 
     pub(crate) fn capabilities(&self) -> &BTreeMap<String, String> {
-        &self.capabilities
-    }
-
-    pub(crate) fn into_capabilities(self) -> BTreeMap<String, String> {
-        self.capabilities
+        self.capabilities.0.as_deref().unwrap_or(&NO_CAPABILITIES)
     }
 
     pub(crate) fn last_activity(&self) -> Timestamp {
         self.last_activity
-    }
-
-    pub(crate) fn set_last_activity(&mut self, now: Timestamp) {
-        self.last_activity = now;
     }
 
     pub(crate) fn is_slow_consumer(&self) -> bool {
@@ -95,75 +76,76 @@ impl Session {
     }
 
     pub(crate) fn answer(&self, request: RequestId) -> Option<&Answer> {
-        self.answers.get(&request)
+        self.answers.get(request)
     }
 
     pub(crate) fn record(&mut self, request: RequestId, answer: Answer) {
         debug_assert!(request >= self.watermark, "an answer nobody can ask for");
-        self.cached_bytes = self.cached_bytes.saturating_add(answer.bytes());
-        let before = self.answers.insert(request, answer);
-        debug_assert!(before.is_none(), "a request was answered twice");
+        self.answers.insert(request, answer);
     }
 
-    /// Raises the watermark and discards the answers below it.
-    pub(crate) fn raise_watermark(&mut self, lowest_pending: RequestId) {
-        if lowest_pending <= self.watermark {
-            return;
+    /// A sign of life: the client is active, has received what it acknowledges, and needs no answer below
+    /// `lowest_pending`.
+    pub(crate) fn touch(&mut self, now: Timestamp, acked: ServerRequestId, lowest_pending: RequestId) {
+        self.last_activity = now;
+        if self.pending().next().is_some_and(|first| first.id <= acked) {
+            self.pending.change(|pending| pending.acknowledge(acked));
         }
-        self.watermark = lowest_pending;
-        while let Some(first) = self.answers.first_entry() {
-            if *first.key() >= lowest_pending {
-                break;
-            }
-            self.cached_bytes = self.cached_bytes.saturating_sub(first.remove().bytes());
+        if lowest_pending > self.watermark {
+            self.watermark = lowest_pending;
+            self.answers.discard_below(lowest_pending);
         }
     }
 
     pub(crate) fn pending(&self) -> impl Iterator<Item = &PendingRequest> {
-        self.pending.iter()
+        self.pending.0.iter().flat_map(|pending| pending.iter())
     }
 
     pub(crate) fn pending_count(&self) -> usize {
-        self.pending.len()
+        self.pending.0.as_ref().map_or(0, |pending| pending.len())
+    }
+
+    /// When the pending server request was sent that was not sent again for the longest time.
+    pub(crate) fn oldest_sent(&self) -> Option<Timestamp> {
+        self.pending.0.as_ref().map(|pending| pending.oldest_sent())
     }
 
     /// Numbers and keeps a server request. `None` once the numbers are used up.
     pub(crate) fn send(&mut self, payload: Bytes, now: Timestamp) -> Option<ServerRequestId> {
         let id = ServerRequestId(self.last_server_request.0.checked_add(1)?);
         self.last_server_request = id;
-        self.pending.push_back(PendingRequest { id, payload, last_sent_at: now, attempts: 1 });
+        let request = PendingRequest { id, payload, last_sent_at: now, attempts: 1 };
+        self.pending.change(|pending| pending.push(request));
         Some(id)
-    }
-
-    /// Drops every pending server request up to this one.
-    pub(crate) fn acknowledge(&mut self, up_to: ServerRequestId) {
-        while self.pending.front().is_some_and(|first| first.id <= up_to) {
-            self.pending.pop_front();
-        }
     }
 
     /// The first pending server request last sent before a moment.
     pub(crate) fn first_due(&self, before: Timestamp) -> Option<&PendingRequest> {
-        self.pending.iter().find(|request| request.last_sent_at < before)
+        self.pending.0.as_ref()?.first_due(before)
     }
 
-    /// The pending server requests last sent before a moment, to be marked as sent again.
-    pub(crate) fn due(&mut self, before: Timestamp) -> impl Iterator<Item = &mut PendingRequest> {
-        self.pending.iter_mut().filter(move |request| request.last_sent_at < before)
+    /// Marks the first pending server requests last sent before a moment as sent now, at most `limit`, and shows them.
+    pub(crate) fn resend(
+        &mut self,
+        before: Timestamp,
+        limit: usize,
+        now: Timestamp,
+        sent: impl FnMut(&PendingRequest),
+    ) {
+        self.pending.change(|pending| pending.resend(before, limit, now, sent));
     }
 
-    /// Makes a session that was read from a snapshot whole, or says why it cannot be one.
-    pub(crate) fn check(&mut self, now: Timestamp) -> Result<(), &'static str> {
-        self.cached_bytes = self.answers.values().fold(0, |sum, answer| sum.saturating_add(answer.bytes()));
-        let ids = self.pending.iter().map(|request| request.id);
+    /// Says why a session that was read from a snapshot cannot be one.
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), &'static str> {
+        let ids = || self.pending().map(|request| request.id);
         if self.watermark < RequestId(1) {
             return Err("its watermark is 0");
         }
-        if self.answers.keys().any(|request| *request < self.watermark) {
+        if self.answers.lowest().is_some_and(|request| request < self.watermark) {
             return Err("it holds an answer below its watermark");
         }
-        if !ids.clone().is_sorted_by(|one, next| one < next)
-            || ids.clone().any(|id| id < ServerRequestId(1) || id > self.last_server_request)
+        if !ids().is_sorted_by(|one, next| one < next)
+            || ids().any(|id| id < ServerRequestId(1) || id > self.last_server_request)
         {
             return Err("its pending server requests are not numbered in order");
         }
@@ -171,5 +153,57 @@ impl Session {
             return Err("its last activity lies behind the clock");
         }
         Ok(())
+    }
+}
+
+/// A collection that is nothing while it is empty, and shared with captures until it changes.
+#[derive(Clone, Debug, Default)]
+struct Shared<T>(Option<Arc<T>>);
+
+/// Whether a collection is empty.
+trait Collection: Clone + Default {
+    fn is_empty(&self) -> bool;
+}
+
+impl Collection for BTreeMap<String, String> {
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl Collection for Pending {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T: Collection> Shared<T> {
+    fn change(&mut self, change: impl FnOnce(&mut T)) {
+        let content = Arc::make_mut(self.0.get_or_insert_default());
+        change(content);
+        if content.is_empty() {
+            self.0 = None;
+        }
+    }
+}
+
+impl<T: Collection> From<T> for Shared<T> {
+    fn from(content: T) -> Self {
+        Self((!content.is_empty()).then(|| Arc::new(content)))
+    }
+}
+
+impl<T: Collection + Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(content) => content.serialize(serializer),
+            None => T::default().serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: Collection + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     limits::Limits,
     machine::StateMachine,
     session::Answer,
-    sessions::{MAX_AGE, Sessions},
+    sessions::{MAX_AGE, Place, Sessions},
     snapshot::Snapshot,
 };
 use std::collections::BTreeMap;
@@ -200,8 +200,10 @@ impl<M: StateMachine> SessionStateMachine<M> {
                 self.create(turn, session, capabilities, out)?;
             }
             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => {
-                self.sessions.touch(session, turn.now, acked, lowest_pending);
-                let result = self.answer(turn, session, request, &payload)?;
+                let result = match self.sessions.touch(session, turn.now, acked, lowest_pending) {
+                    Some(place) => self.answer(turn, session, place, request, &payload)?,
+                    None => Err(RequestError::SessionExpired),
+                };
                 out.push(answer_to(session, request, result));
                 out.append(&mut turn.sent);
             }
@@ -283,10 +285,11 @@ impl<M: StateMachine> SessionStateMachine<M> {
         &mut self,
         turn: &mut Turn,
         id: SessionId,
+        place: Place,
         request: RequestId,
         payload: &[u8],
     ) -> Result<Result<Response, RequestError>, Halted> {
-        let Some(session) = self.sessions.get(id) else {
+        let Some(session) = self.sessions.at(place) else {
             return Ok(Err(RequestError::SessionExpired));
         };
         if request < session.watermark() {
@@ -306,10 +309,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         }
         let cx = Context::new(turn).among(&mut self.sessions).of(id);
         let result = self.core.execute(cx, payload, false)?;
-        if let Some(session) = self.sessions.get_mut(id) {
-            let result = result.clone();
-            session.record(request, Answer { payload_hash, result });
-        }
+        self.sessions.record(place, request, Answer { payload_hash, result: result.clone() });
         Ok(result)
     }
 
@@ -324,8 +324,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         let Some(closed) = self.sessions.close(session) else {
             return Ok(());
         };
-        let capabilities = closed.into_capabilities();
-        let cx = Context::new(turn).among(&mut self.sessions).of_closing(session, &capabilities);
+        let cx = Context::new(turn).among(&mut self.sessions).of_closing(session, closed.capabilities());
         self.core.hook(cx, Hook::SessionClosed)?;
         out.append(&mut turn.sent);
         out.push(ServerAction::SessionClosed { session, reason });

@@ -1,18 +1,32 @@
 //! The table of all sessions, open and lately closed.
+//!
+//! What it costs follows the work that is done, whatever the number of sessions:
+//!
+//! - the open sessions are in [slots](slots), so that a snapshot captures them all at once and a change copies a few;
+//! - who was active least recently, or has waited longest to be sent something again, is known without looking for it;
+//! - a request changes its own session, and no order unless its session was first in its neighbourhood.
+
+mod closed;
+mod due;
+mod minima;
+mod slots;
+
+pub(crate) use closed::MAX_AGE;
+pub(crate) use minima::{Key, Minima};
+pub(crate) use slots::Place;
 
 use crate::{
-    action::{CloseReason, ServerAction},
+    action::CloseReason,
     error::SnapshotError,
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
-    session::Session,
+    session::{Answer, Session},
     snapshot::{Part, Unread, decode_value, encode_value},
 };
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// How far behind the log a session id may be drawn. Closed ids are remembered for as long.
-pub(crate) const MAX_AGE: u64 = 65_536;
+use closed::Closed;
+use slots::Slots;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const CLOSED: &str = "session/closed";
 const LIMITS: &str = "session/limits";
@@ -21,14 +35,57 @@ const SESSION: &str = "session/id/";
 /// The open sessions, the ids of those lately closed, and the limits all are held to.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: BTreeMap<SessionId, Session>,
-    /// The open sessions by last activity: the idlest first.
-    by_activity: BTreeSet<(Timestamp, SessionId)>,
+    open: Slots<Open>,
+    /// Where a session is. Never gone through: its order says nothing.
+    index: HashMap<SessionId, Place>,
+    ids: BTreeSet<SessionId>,
+    /// Who was active least recently.
+    by_activity: Minima<Activity>,
     /// The open sessions that are marked as slow consumers, by last activity.
-    slow: BTreeSet<(Timestamp, SessionId)>,
-    /// The closed ids that are young enough to be asked for again.
-    closed: BTreeSet<SessionId>,
+    slow: BTreeSet<Activity>,
+    /// The open sessions with pending server requests, by the time at which the oldest was last sent.
+    by_sent: BTreeSet<(Timestamp, SessionId)>,
+    closed: Closed,
     limits: Limits,
+}
+
+/// A session's last activity: the lower, the idler.
+type Activity = (Timestamp, SessionId);
+
+/// No session has this id: it would have been drawn at the end of the log.
+impl Key for Activity {
+    const NONE: Self = (Timestamp(u64::MAX), SessionId(u128::MAX));
+}
+
+/// An open session.
+#[derive(Clone, Debug)]
+struct Open {
+    id: SessionId,
+    session: Session,
+}
+
+impl Open {
+    fn activity(&self) -> Activity {
+        (self.session.last_activity(), self.id)
+    }
+}
+
+/// Where a session stands in the orders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    last_activity: Timestamp,
+    oldest_sent: Option<Timestamp>,
+    slow: bool,
+}
+
+impl Standing {
+    fn of(session: &Session) -> Self {
+        Self {
+            last_activity: session.last_activity(),
+            oldest_sent: session.oldest_sent(),
+            slow: session.is_slow_consumer(),
+        }
+    }
 }
 
 impl Sessions {
@@ -42,15 +99,16 @@ impl Sessions {
 
     /// The open sessions, in id order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> {
-        self.open.keys().copied()
+        self.ids.iter().copied()
     }
 
     pub(crate) fn get(&self, session: SessionId) -> Option<&Session> {
-        self.open.get(&session)
+        self.at(*self.index.get(&session)?)
     }
 
-    pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
-        self.open.get_mut(&session)
+    /// The session at a place that [`touch`](Self::touch) gave. It is there until it is closed.
+    pub(crate) fn at(&self, place: Place) -> Option<&Session> {
+        self.open.get(place).map(|open| &open.session)
     }
 
     pub(crate) fn capabilities(&self, of: SessionId) -> Option<&BTreeMap<String, String>> {
@@ -63,7 +121,7 @@ impl Sessions {
     }
 
     pub(crate) fn was_closed(&self, session: SessionId) -> bool {
-        self.closed.contains(&session)
+        self.closed.contains(session)
     }
 
     pub(crate) fn open(
@@ -77,31 +135,57 @@ impl Sessions {
     }
 
     fn insert(&mut self, id: SessionId, session: Session) {
-        self.by_activity.insert((session.last_activity(), id));
-        if session.is_slow_consumer() {
-            self.slow.insert((session.last_activity(), id));
-        }
-        self.open.insert(id, session);
+        let standing = Standing::of(&session);
+        let place = self.open.insert(Open { id, session });
+        self.index.insert(id, place);
+        self.ids.insert(id);
+        self.by_activity.resize(self.open.places());
+        self.reorder(id, place, None, Some(standing));
     }
 
     /// Removes a session and remembers that it is closed.
     pub(crate) fn close(&mut self, id: SessionId) -> Option<Session> {
-        let session = self.open.remove(&id)?;
-        self.by_activity.remove(&(session.last_activity(), id));
-        self.slow.remove(&(session.last_activity(), id));
+        let place = self.index.remove(&id)?;
+        let Open { session, .. } = self.open.remove(place)?;
+        self.ids.remove(&id);
+        self.reorder(id, place, Some(Standing::of(&session)), None);
+        self.by_activity.resize(self.open.places());
         self.closed.insert(id);
         Some(session)
     }
 
     /// Forgets the closed ids that are too old to be opened at `next_index` or later.
     pub(crate) fn forget_closed(&mut self, next_index: u64) {
-        // Ids sort by position, so the oldest is first.
-        while let Some(first) = self.closed.first() {
-            if first.position().saturating_add(MAX_AGE) >= next_index {
-                break;
-            }
-            self.closed.pop_first();
+        self.closed.forget(next_index);
+    }
+
+    /// Changes a session, and its standing with it.
+    fn change<T>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        let Open { id, session } = self.open.get_mut(place)?;
+        let (id, was) = (*id, Standing::of(session));
+        let changed = change(session);
+        let is = Standing::of(session);
+        if was != is {
+            self.reorder(id, place, Some(was), Some(is));
         }
+        Some(changed)
+    }
+
+    /// Brings a session from its former standing to the one it has now.
+    fn reorder(&mut self, id: SessionId, place: Place, was: Option<Standing>, is: Option<Standing>) {
+        let activity =
+            |standing: Option<Standing>| standing.map_or(Key::NONE, |standing| (standing.last_activity, id));
+        if activity(was) != activity(is) {
+            let open = &self.open;
+            let activity_at = |place| open.get(place).map_or(Key::NONE, Open::activity);
+            self.by_activity.change(place, activity(was), activity(is), activity_at);
+        }
+        let slow = |standing: Option<Standing>| {
+            standing.filter(|standing| standing.slow).map(|_| activity(standing))
+        };
+        move_in(&mut self.slow, slow(was), slow(is));
+        let sent = |standing: Option<Standing>| standing?.oldest_sent.map(|oldest| (oldest, id));
+        move_in(&mut self.by_sent, sent(was), sent(is));
     }
 
     /// A sign of life: the session is active, has received what it acknowledges, and needs no answer below
@@ -112,92 +196,58 @@ impl Sessions {
         now: Timestamp,
         acked: ServerRequestId,
         lowest_pending: RequestId,
-    ) -> Option<&mut Session> {
-        let session = self.open.get_mut(&id)?;
-        if session.last_activity() != now {
-            self.by_activity.remove(&(session.last_activity(), id));
-            self.by_activity.insert((now, id));
-            if self.slow.remove(&(session.last_activity(), id)) {
-                self.slow.insert((now, id));
-            }
-            session.set_last_activity(now);
+    ) -> Option<Place> {
+        let place = *self.index.get(&id)?;
+        self.change(place, |session| session.touch(now, acked, lowest_pending));
+        Some(place)
+    }
+
+    /// Keeps the answer to a request of the session at a place.
+    pub(crate) fn record(&mut self, place: Place, request: RequestId, answer: Answer) {
+        if let Some(open) = self.open.get_mut(place) {
+            open.session.record(request, answer);
         }
-        session.acknowledge(acked);
-        session.raise_watermark(lowest_pending);
-        Some(session)
     }
 
     /// Whether a session takes another server request. One that would have too many is marked as a slow
     /// consumer: it is closed rather than left without a notification it counts on.
     pub(crate) fn may_send(&mut self, to: SessionId) -> bool {
-        let Some(session) = self.open.get_mut(&to) else {
+        let Some(place) = self.index.get(&to).copied() else {
+            return false;
+        };
+        let Some(session) = self.at(place) else {
             return false;
         };
         let max = self.limits.max_pending_requests;
-        if max.is_some_and(|max| session.pending_count() as u64 >= u64::from(max)) {
-            session.mark_slow_consumer();
-            self.slow.insert((session.last_activity(), to));
+        let slow = max.is_some_and(|max| session.pending_count() as u64 >= u64::from(max));
+        if slow && !session.is_slow_consumer() {
+            self.change(place, Session::mark_slow_consumer);
         }
-        !session.is_slow_consumer()
+        self.at(place).is_some_and(|session| !session.is_slow_consumer())
     }
 
     pub(crate) fn send(&mut self, to: SessionId, payload: Bytes, now: Timestamp) -> Option<ServerRequestId> {
-        self.get_mut(to)?.send(payload, now)
-    }
-
-    /// Whether any server request was last sent before a moment.
-    pub(crate) fn has_due(&self, before: Timestamp) -> bool {
-        self.open.values().any(|session| session.first_due(before).is_some())
-    }
-
-    /// Marks the server requests last sent before a moment as sent now, at most `limit` (0: all), and returns
-    /// them: first the session whose first due request has waited longest.
-    pub(crate) fn retry(
-        &mut self,
-        before: Timestamp,
-        limit: u32,
-        now: Timestamp,
-        out: &mut Vec<ServerAction>,
-    ) {
-        let mut waiting: Vec<(Timestamp, SessionId)> = self
-            .open
-            .iter()
-            .filter_map(|(id, session)| Some((session.first_due(before)?.last_sent_at, *id)))
-            .collect();
-        waiting.sort_unstable();
-        let mut left = if limit == 0 { u64::MAX } else { u64::from(limit) };
-        for (_, id) in waiting {
-            let Some(session) = self.open.get_mut(&id) else {
-                continue;
-            };
-            for request in session.due(before) {
-                if left == 0 {
-                    return;
-                }
-                left = left.saturating_sub(1);
-                request.last_sent_at = now;
-                request.attempts = request.attempts.saturating_add(1);
-                out.push(ServerAction::SendServerRequest {
-                    session: id,
-                    request: request.id,
-                    payload: request.payload.clone(),
-                });
-            }
-        }
+        let place = *self.index.get(&to)?;
+        self.change(place, |session| session.send(payload, now))?
     }
 
     /// The least recently active session.
     pub(crate) fn idlest(&self) -> Option<SessionId> {
-        self.by_activity.first().map(|(_, id)| *id)
+        self.idlest_activity().map(|(_, id)| id)
+    }
+
+    fn idlest_activity(&self) -> Option<Activity> {
+        Some(self.by_activity.lowest()).filter(|lowest| *lowest != Key::NONE)
     }
 
     /// The next session to close and why: of those due the least recently active.
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<(SessionId, CloseReason)> {
-        let (activity, idlest) = *self.by_activity.first()?;
+        let (activity, idlest) = self.idlest_activity()?;
         let idle = self.limits.idle_timeout.is_some_and(|timeout| activity.saturating_add(timeout) < now);
         let crowded = self.limits.evict_idlest
             && self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 > u64::from(max));
-        if self.slow.contains(&(activity, idlest)) {
+        let slow = self.slow.first().copied();
+        if slow == Some((activity, idlest)) {
             Some((idlest, CloseReason::SlowConsumer))
         } else if idle {
             Some((idlest, CloseReason::Idle))
@@ -205,7 +255,7 @@ impl Sessions {
             Some((idlest, CloseReason::Evicted))
         } else {
             // Whoever is more active than one that is not idle is not idle either.
-            self.slow.first().map(|(_, id)| (*id, CloseReason::SlowConsumer))
+            slow.map(|(_, id)| (id, CloseReason::SlowConsumer))
         }
     }
 
@@ -214,28 +264,35 @@ impl Sessions {
         if self.next_due(now).is_some() {
             return Some(now);
         }
-        let (activity, _) = self.by_activity.first()?;
+        let (activity, _) = self.idlest_activity()?;
         let timeout = self.limits.idle_timeout?;
         Some(activity.saturating_add(timeout).saturating_add(1))
     }
 
-    /// The table as parts of a snapshot.
+    /// The table as parts of a snapshot. They are captured now, and brought into order when they are encoded.
     pub(crate) fn save(&self) -> Result<Vec<Part>, SnapshotError> {
-        let open = self.open.clone();
+        let open = self.open.capture();
         let sessions = Part::late(SESSION.to_owned(), move |prefix, out| {
-            for (id, session) in &open {
+            let mut open: Vec<&Open> = open.values().collect();
+            open.sort_unstable_by_key(|open| open.id);
+            for Open { id, session } in open {
                 let key = format!("{prefix}{:032x}", id.0);
                 out(&key, encode_value(&key, session)?)?;
             }
             Ok(())
         });
-        Ok(vec![Part::encoded(CLOSED, &self.closed)?, sessions, Part::encoded(LIMITS, &self.limits)?])
+        let closed = self.closed.capture();
+        let closed = Part::late(CLOSED.to_owned(), move |key, out| {
+            let ids: BTreeSet<SessionId> = closed.values().copied().collect();
+            out(key, encode_value(key, &ids)?)
+        });
+        Ok(vec![closed, sessions, Part::encoded(LIMITS, &self.limits)?])
     }
 
     /// The table of a snapshot taken at `index` and `now`.
     pub(crate) fn load(unread: &mut Unread, index: u64, now: Timestamp) -> Result<Self, SnapshotError> {
-        let mut sessions =
-            Self { closed: unread.decode(CLOSED)?, limits: unread.decode(LIMITS)?, ..Self::default() };
+        let closed: BTreeSet<SessionId> = unread.decode(CLOSED)?;
+        let mut sessions = Self { closed: closed.into(), limits: unread.decode(LIMITS)?, ..Self::default() };
         for (hex, value) in unread.take_below(SESSION) {
             let key = format!("{SESSION}{hex}");
             let wrong =
@@ -251,10 +308,21 @@ impl Sessions {
             if sessions.was_closed(id) {
                 return Err(wrong("it is both open and closed"));
             }
-            let mut session: Session = decode_value(&key, &value)?;
+            let session: Session = decode_value(&key, &value)?;
             session.check(now).map_err(wrong)?;
             sessions.insert(id, session);
         }
         Ok(sessions)
     }
+}
+
+/// Moves a key to where it now belongs.
+fn move_in<K: Ord>(order: &mut BTreeSet<K>, was: Option<K>, is: Option<K>) {
+    if was == is {
+        return;
+    }
+    if let Some(was) = was {
+        order.remove(&was);
+    }
+    order.extend(is);
 }

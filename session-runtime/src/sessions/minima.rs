@@ -1,0 +1,247 @@
+//! The lowest of many keys, while the keys change.
+//!
+//! Keys stand in numbered places. Of every group of 16 places the lowest key is kept, of every group of 16 such groups
+//! again, and so on until one group is left. A key that changes is compared with the lowest of its group; only if it
+//! was that one, or is now, does anything else happen. So most changes cost one comparison, and none costs more than 16
+//! for each level.
+
+/// How many places, or groups of the level below, make a group.
+const GROUP: usize = 16;
+
+/// What can be kept in order here.
+pub(crate) trait Key: Copy + Ord {
+    /// No key, or one that nobody looks for: not lower than any other.
+    const NONE: Self;
+}
+
+/// The lowest keys of all groups. The keys themselves are the owner's, who lends them as `key_at`: the key of a place,
+/// [`Key::NONE`] for a vacant one.
+#[derive(Clone, Debug)]
+pub(crate) struct Minima<K> {
+    /// For each group of places its lowest key, for each group of those groups, and so on. The last level is one group.
+    levels: Vec<Vec<K>>,
+    lowest: K,
+}
+
+impl<K: Key> Default for Minima<K> {
+    fn default() -> Self {
+        Self { levels: Vec::new(), lowest: K::NONE }
+    }
+}
+
+impl<K: Key> Minima<K> {
+    /// The lowest key of all.
+    pub(crate) fn lowest(&self) -> K {
+        self.lowest
+    }
+
+    /// Makes room for so many places, or gives up the room of vacant ones behind them.
+    pub(crate) fn resize(&mut self, places: usize) {
+        let mut height = 0_usize;
+        let mut groups = places.div_ceil(GROUP);
+        while groups > 1 {
+            if height == self.levels.len() {
+                // Up to here, everything was in what is now the first group.
+                self.levels.push(vec![self.lowest]);
+            }
+            if let Some(minima) = self.levels.get_mut(height) {
+                minima.resize(groups, K::NONE);
+            }
+            height = height.saturating_add(1);
+            groups = groups.div_ceil(GROUP);
+        }
+        self.levels.truncate(height);
+    }
+
+    /// The key of a place has changed.
+    pub(crate) fn change(&mut self, place: usize, was: K, is: K, key_at: impl Fn(usize) -> K) {
+        debug_assert!(key_at(place) == is, "the owner has changed it already");
+        let (mut place, mut was, mut is) = (place, was, is);
+        for level in 0..=self.levels.len() {
+            let group = place / GROUP;
+            let known = self.lowest_known(level, group);
+            debug_assert!(known <= was, "the lowest of a group is not above any of it");
+            if is > known && was > known {
+                return;
+            }
+            let lowest = if is <= known { is } else { self.lowest_of(level, group, &key_at) };
+            match self.levels.get_mut(level) {
+                Some(minima) => minima.get_mut(group).into_iter().for_each(|known| *known = lowest),
+                None => self.lowest = lowest,
+            }
+            if lowest == known {
+                return;
+            }
+            (place, was, is) = (group, known, lowest);
+        }
+    }
+
+    /// The lowest key of a group, as it is kept.
+    fn lowest_known(&self, level: usize, group: usize) -> K {
+        match self.levels.get(level) {
+            Some(minima) => minima.get(group).copied().unwrap_or(K::NONE),
+            None => self.lowest,
+        }
+    }
+
+    /// The lowest key of a group, from what is kept for the level below.
+    fn lowest_of(&self, level: usize, group: usize, key_at: &impl Fn(usize) -> K) -> K {
+        let first = group.saturating_mul(GROUP);
+        let below = level.checked_sub(1).and_then(|below| self.levels.get(below));
+        let lowest = match below {
+            Some(minima) => minima.iter().skip(first).take(GROUP).copied().min(),
+            None => (first..first.saturating_add(GROUP)).map(key_at).min(),
+        };
+        lowest.unwrap_or(K::NONE)
+    }
+
+    /// The first of some places whose key is below a limit.
+    pub(crate) fn first_below(
+        &self,
+        limit: K,
+        places: std::ops::Range<usize>,
+        key_at: impl Fn(usize) -> K,
+    ) -> Option<usize> {
+        let mut place = places.start;
+        while place < places.end {
+            match self.nothing_below(limit, place) {
+                0 if key_at(place) < limit => return Some(place),
+                width => place = place.saturating_add(width.max(1)),
+            }
+        }
+        None
+    }
+
+    /// The width of the widest group that begins at a place and has no key below a limit.
+    fn nothing_below(&self, limit: K, place: usize) -> usize {
+        let (mut found, mut width, mut group) = (0, 1_usize, place);
+        for minima in &self.levels {
+            let begins_here = group.is_multiple_of(GROUP);
+            group /= GROUP;
+            if !begins_here || minima.get(group).is_some_and(|lowest| *lowest < limit) {
+                break;
+            }
+            width = width.saturating_mul(GROUP);
+            found = width;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Key for u16 {
+        const NONE: Self = u16::MAX;
+    }
+
+    /// Keys and their minima, changed together.
+    #[derive(Default)]
+    struct Table {
+        keys: Vec<u16>,
+        minima: Minima<u16>,
+    }
+
+    impl Table {
+        fn set(&mut self, place: usize, key: u16) {
+            if place >= self.keys.len() {
+                self.keys.resize(place + 1, u16::NONE);
+                self.minima.resize(place + 1);
+            }
+            let was = std::mem::replace(&mut self.keys[place], key);
+            self.minima.change(place, was, key, |place| self.keys.get(place).copied().unwrap_or(u16::NONE));
+        }
+
+        fn first_below(&self, limit: u16, places: std::ops::Range<usize>) -> Option<usize> {
+            self.minima.first_below(limit, places, |place| self.keys[place])
+        }
+
+        /// Every group of every level has its lowest key.
+        fn check(&self) {
+            assert_eq!(self.minima.lowest(), self.keys.iter().copied().min().unwrap_or(u16::NONE));
+            let mut below = self.keys.clone();
+            for level in &self.minima.levels {
+                let expected: Vec<u16> =
+                    below.chunks(GROUP).map(|group| *group.iter().min().unwrap()).collect();
+                assert_eq!(*level, expected);
+                below = expected;
+            }
+            assert!(below.len() <= GROUP, "the last level is one group");
+        }
+    }
+
+    /// Numbers without a pattern.
+    fn numbers() -> impl FnMut(usize) -> usize {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % below as u64).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_lowest_is_known_after_every_change() {
+        for size in [1, 2, 15, 16, 17, 255, 256, 257, 300, 4_097] {
+            let mut table = Table::default();
+            let mut number = numbers();
+            for round in 0..2_000 {
+                // Few different keys, so that many are equal; some vacant.
+                let key = [number(5), number(1_000), usize::from(u16::NONE)][number(3)];
+                table.set(number(size), u16::try_from(key).unwrap());
+                if round % 50 == 0 {
+                    table.check();
+                }
+            }
+            table.check();
+        }
+    }
+
+    #[test]
+    fn the_lowest_goes_through_places_in_turn() {
+        // Each change is of the key that is lowest, as it is when sessions give signs of life one after the other.
+        let mut table = Table::default();
+        for round in 0..10 {
+            for place in 0..600 {
+                table.set(place, round);
+            }
+            table.check();
+        }
+    }
+
+    #[test]
+    fn the_first_below_a_limit_is_found_from_anywhere() {
+        let mut number = numbers();
+        for size in [1, 16, 17, 300, 5_000] {
+            let mut table = Table::default();
+            table.set(size - 1, 9);
+            for _ in 0..size / 40 {
+                table.set(number(size), u16::try_from(number(9)).unwrap());
+            }
+            for _ in 0..300 {
+                let (limit, from, to) = (u16::try_from(number(11)).unwrap(), number(size), number(size + 1));
+                let expected = (from..to).find(|place| table.keys[*place] < limit);
+                assert_eq!(table.first_below(limit, from..to), expected, "below {limit} in {from}..{to}");
+            }
+        }
+    }
+
+    #[test]
+    fn room_that_is_given_up_takes_no_memory() {
+        let mut table = Table::default();
+        for place in 0..5_000 {
+            table.set(place, 7);
+        }
+        for place in (0..5_000).rev() {
+            table.set(place, u16::NONE);
+            table.keys.truncate(place);
+            table.minima.resize(place);
+            if place % 97 == 0 || place < 40 {
+                table.check();
+            }
+        }
+        assert!(table.minima.levels.is_empty());
+    }
+}
