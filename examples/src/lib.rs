@@ -10,6 +10,8 @@ mod pages {
     struct Compiler;
     #[doc = include_str!("../../book/src/concepts/watermark.md")]
     struct Watermark;
+    #[doc = include_str!("../../book/src/guides/engine.md")]
+    struct Engine;
     #[doc = include_str!("../../book/src/guides/evolving.md")]
     struct Evolving;
     #[doc = include_str!("../../book/src/guides/halts.md")]
