@@ -1,0 +1,80 @@
+//! A node's directory: its log, its last snapshot, and the lock that keeps other processes out.
+
+mod backend;
+mod database;
+mod disk;
+mod error;
+mod log;
+mod record;
+mod snapshots;
+mod writer;
+
+pub use disk::{Disk, Folder, SyncedFile};
+pub use error::StoreError;
+pub use log::{LogStore, LogTypes, OnAppend, Synced};
+pub use snapshots::SnapshotStore;
+
+use database::Database;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The log's file.
+const LOG: &str = "log.redb";
+/// There once the log is: a directory that has it and no log has lost its log.
+const MARKER: &str = "store";
+const MARKER_TEXT: &[u8] =
+    b"This directory holds a node's log and snapshots. Its files belong together: copy or delete all or none.\n";
+
+/// All that a node keeps.
+#[derive(Debug)]
+pub struct Store<C: LogTypes> {
+    /// The log, and the small facts that must be as durable.
+    pub log: LogStore<C>,
+    /// The last snapshot.
+    pub snapshots: SnapshotStore,
+}
+
+impl<C: LogTypes> Store<C> {
+    /// Opens a node's directory, which is made if it is missing, and locks it until everything of the store
+    /// is dropped. All of it is read and checked; where something is wrong, nothing is changed.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_on(Arc::new(Folder::open(dir.as_ref())?))
+    }
+
+    /// Opens what is on a disk.
+    pub fn open_on(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+        let names = disk.names().map_err(|error| StoreError::io(disk.path(""), &error))?;
+        let has = |name: &str| names.iter().any(|other| other == name);
+        let snapshots = SnapshotStore::open(disk.clone(), &names)?;
+        if !has(LOG) && (has(MARKER) || snapshots.index().is_some()) {
+            return Err(StoreError::MissingLog { path: disk.path(LOG) });
+        }
+        let (database, content) = Database::open(&*disk, LOG)?;
+        check_joined(&*disk, content.purged.map(|id| id.index), snapshots.index())?;
+        database.release().map_err(|error| StoreError::io(disk.path(LOG), &error))?;
+        disk.sync().map_err(|error| StoreError::io(disk.path(""), &error))?;
+        if !has(MARKER) {
+            disk::put(&*disk, MARKER, |mut out| std::io::Write::write_all(&mut out, MARKER_TEXT))
+                .map_err(|error| StoreError::io(disk.path(MARKER), &error))?;
+        }
+        snapshots.remove_left_over(&names)?;
+        Ok(Self { log: LogStore::on_disk(disk, database, content)?, snapshots })
+    }
+
+    /// A store that forgets all when it is dropped, for tests and for measuring what a disk costs.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { log: LogStore::in_memory(), snapshots: SnapshotStore::in_memory() }
+    }
+}
+
+/// What was purged from the log must be in the snapshot.
+fn check_joined(disk: &dyn Disk, purged: Option<u64>, snapshot: Option<u64>) -> Result<(), StoreError> {
+    match (purged, snapshot) {
+        (Some(purged), Some(snapshot)) if purged > snapshot => {
+            Err(StoreError::Gap { path: disk.path(LOG), first: purged.saturating_add(1), snapshot })
+        }
+        (Some(purged), None) => Err(StoreError::MissingSnapshot { path: disk.path(""), purged }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! What a store asks of an operating system, small enough that a test can take the power away between any two
+//! steps.
+
+use super::error::StoreError;
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// One directory. A file made, renamed or removed is so for good once the directory is synced, and what was
+/// written to a file once the file is.
+pub trait Disk: fmt::Debug + Send + Sync + 'static {
+    /// The path of a name, for messages; of the directory for an empty name.
+    fn path(&self, name: &str) -> PathBuf;
+    /// The names in it.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// A file for a database, made if it is missing.
+    fn database(&self, name: &str) -> io::Result<Box<dyn StorageBackend>>;
+    /// Reads a file.
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
+    /// Makes a file, or empties it.
+    fn create(&self, name: &str) -> io::Result<Box<dyn SyncedFile>>;
+    /// Puts a file in the place of another.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes the names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file that is being written.
+pub trait SyncedFile: Write + Send {
+    /// Makes what was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl SyncedFile for File {
+    fn sync(&self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+/// How the name of a file that is not yet in place ends.
+pub(super) const UNFINISHED: &str = ".tmp";
+
+/// Writes a file and puts it in place, or leaves all as it was. Returns only when that is durable.
+pub(super) fn put<E: From<io::Error>>(
+    disk: &dyn Disk,
+    name: &str,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
+    let unfinished = format!("{name}{UNFINISHED}");
+    let file = disk.create(&unfinished)?;
+    let written = fill(file, write).and_then(|()| Ok(disk.rename(&unfinished, name)?));
+    if written.is_err() {
+        // It may be what filled the disk. If it stays, the next start removes it.
+        let _ = disk.remove(&unfinished);
+    }
+    written?;
+    disk.sync()?;
+    Ok(())
+}
+
+fn fill<E: From<io::Error>>(
+    mut file: Box<dyn SyncedFile>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
+    write(&mut file)?;
+    file.flush()?;
+    file.sync()?;
+    Ok(())
+}
+
+/// A directory of the file system, locked.
+#[derive(Debug)]
+pub struct Folder {
+    dir: PathBuf,
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the directory if it is missing, and locks it.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let refused = |path: &Path, error: &io::Error| StoreError::io(path.to_owned(), error);
+        match fs::metadata(dir) {
+            Ok(found) if !found.is_dir() => return Err(StoreError::NotADirectory { path: dir.to_owned() }),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_dir(dir)?,
+            Err(error) => return Err(refused(dir, &error)),
+        }
+        let path = dir.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| refused(&path, &error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path }),
+            Err(TryLockError::Error(error)) => Err(refused(&path, &error)),
+        }
+    }
+}
+
+/// Makes a directory and those above it, durably.
+fn make_dir(dir: &Path) -> Result<(), StoreError> {
+    let above = match dir.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    if !above.exists() {
+        make_dir(above)?;
+    }
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync_dir(above),
+    }
+    .map_err(|error| StoreError::io(dir.to_owned(), &error))
+}
+
+/// Makes a directory's names durable, where the operating system lets a directory be opened.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}
+
+impl Disk for Folder {
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.dir.clone() } else { self.dir.join(name) }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn database(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
+        let file =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(self.path(name))?;
+        Ok(Box::new(FileBackend::new(file).map_err(|error| io::Error::other(error.to_string()))?))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.path(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn SyncedFile>> {
+        Ok(Box::new(File::create(self.path(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        sync_dir(&self.dir)
+    }
+}
