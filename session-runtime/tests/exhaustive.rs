@@ -5,7 +5,6 @@
 //! `SESSION_EXHAUSTIVE_DEPTH` sets how many moves a history has, `SESSION_EXHAUSTIVE_PLAIN_DEPTH` the same for the
 //! enumeration that takes no short cut. Each test prints what it tried.
 
-#[allow(dead_code)] // no random histories here
 mod model;
 mod support;
 

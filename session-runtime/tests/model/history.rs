@@ -4,6 +4,8 @@
 //! A history is drawn as a list of symbolic moves ("the session in place 2") and then made concrete, so that
 //! it keeps its meaning while it is shrunk.
 
+pub mod from_bytes;
+
 use crate::support::{DeskCommand, alive};
 use proptest::collection::vec;
 use proptest::prelude::*;

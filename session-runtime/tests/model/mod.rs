@@ -1,9 +1,10 @@
 //! A naive model of the session machine around a desk: lists, linear scans and a copy of everything before
 //! each entry. It is slow and has no ideas of its own; it says what the rules say, in their order. With the
 //! real machine it shares the codec and the public types, and nothing else.
-#![allow(unreachable_pub)] // a test binary is a crate of its own
+#![allow(dead_code, unreachable_pub)] // each test binary is a crate of its own and uses its part
 
 pub mod history;
+pub mod pair;
 
 use crate::support::{DeskCommand, Notice, OldDeskCommand, Refused};
 use chacha20::ChaCha8Rng;
@@ -194,7 +195,6 @@ impl Model {
     }
 
     /// The same, as if its last entry had stood elsewhere.
-    #[allow(dead_code)] // of the exhaustive histories
     pub fn at_index(mut self, index: u64) -> Self {
         self.last_applied = index;
         self
@@ -218,7 +218,6 @@ impl Model {
     }
 
     /// The answer to a request without applying it.
-    #[allow(dead_code)] // of the exhaustive histories
     pub fn answer_to(&self, session: SessionId, request: RequestId) -> Option<Answer> {
         let known = self.session(session)?;
         if request.0 < known.watermark {
