@@ -11,11 +11,12 @@
 //! - the elements of all sequences and maps of a value are at most its bytes plus [`MAX_EMPTY_ELEMENTS`], so
 //!   that a few bytes cannot claim 2^64 elements that take no bytes each;
 //! - strings and byte strings are borrowed from the input before they are copied, so a claimed length
-//!   allocates nothing;
+//!   allocates nothing; all collections of a value together reserve room for no more elements than it has bytes;
 //! - bytes left over behind the value are an error.
 //!
 //! What a value takes in memory follows its bytes, but by a factor that its type decides: an empty `String` is one
-//! byte here and 24 in memory.
+//! byte here and 24 in memory, and a map with one entry, of a few bytes here, is a node with room for eleven. Where
+//! strangers may send such types, let the transport refuse frames that are larger than an honest one.
 //!
 //! All of these are constants of the format: another replica, on another machine, decides alike. Encoding
 //! refuses what decoding would refuse.

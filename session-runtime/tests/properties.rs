@@ -5,7 +5,9 @@ mod model;
 mod support;
 
 use model::history::{Scope, Step, histories};
-use model::pair::{Pair, Straight, agree, bytes, feed, quiet_desk, replayed, restore, settled, settled_and_clean};
+use model::pair::{
+    Pair, Straight, agree, bytes, feed, quiet_desk, replayed, restore, settled, settled_and_clean,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};

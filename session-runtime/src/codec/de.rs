@@ -65,8 +65,11 @@ pub(super) fn from_slice_start<T: DeserializeOwned>(
     }
     let config = standard().with_limit::<LIMIT>();
     let mut decoder = DecoderImpl::new(Input { rest: bytes }, config, ());
-    let mut budget =
-        Budget { elements: bytes.len().saturating_add(MAX_EMPTY_ELEMENTS), max_depth: maxima.depth };
+    let mut budget = Budget {
+        elements: bytes.len().saturating_add(MAX_EMPTY_ELEMENTS),
+        reserved: bytes.len(),
+        max_depth: maxima.depth,
+    };
     let value =
         T::deserialize(Deserializer { decoder: &mut decoder, budget: &mut budget, depth: maxima.depth })?;
     Ok((value, decoder.reader().rest.len()))
@@ -75,6 +78,9 @@ pub(super) fn from_slice_start<T: DeserializeOwned>(
 /// What the whole value may still use.
 struct Budget {
     elements: usize,
+    /// The elements that collections may still reserve room for. All of a value together never more than it has
+    /// bytes: else lists in lists could each reserve for all that follows.
+    reserved: usize,
     max_depth: u32,
 }
 
@@ -130,9 +136,17 @@ impl<'de> Deserializer<'_, 'de> {
         Ok(length)
     }
 
+    /// The elements of a collection that says how many it has.
+    fn collection(mut self) -> Result<Elements<Self>, DecodeError> {
+        let left = self.read_length()?;
+        let most = left.min(self.decoder.reader().rest.len()).min(self.budget.reserved);
+        self.budget.reserved = self.budget.reserved.saturating_sub(most);
+        Ok(Elements { inner: self, left, most })
+    }
+
+    /// The elements of what has as many as its type says.
     fn elements(self, left: usize) -> Elements<Self> {
-        let most = left.min(self.decoder.reader().rest.len());
-        Elements { inner: self, left, most }
+        Elements { inner: self, left, most: left }
     }
 }
 
@@ -214,9 +228,8 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
         visitor.visit_newtype_struct(self.inner()?)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, DecodeError> {
-        let length = self.read_length()?;
-        visitor.visit_seq(self.elements(length))
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        visitor.visit_seq(self.collection()?)
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, DecodeError> {
@@ -232,9 +245,8 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
         visitor.visit_seq(self.elements(length))
     }
 
-    fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, DecodeError> {
-        let length = self.read_length()?;
-        visitor.visit_map(self.elements(length))
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        visitor.visit_map(self.collection()?)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -264,7 +276,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, 'de> {
 struct Elements<D> {
     inner: D,
     left: usize,
-    /// What a collection may reserve room for: never more elements than bytes, whatever is claimed.
+    /// What a collection may reserve room for, whatever is claimed.
     most: usize,
 }
 

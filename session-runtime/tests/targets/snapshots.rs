@@ -105,7 +105,9 @@ pub fn of_serials() -> Snapshot {
     let clients = [ClientId::from("shop"), ClientId::auto("node-1", 7), ClientId::auto("node-2", 8)];
     for (index, (client, command)) in (1..).zip(clients.iter().cycle().zip(commands(id(1)))) {
         let key = Some(SerialKey { client: client.clone(), serial: index });
-        machine.apply(index, Timestamp(10), SerialAction::Command { key, payload: command.encode() }).unwrap();
+        machine
+            .apply(index, Timestamp(10), SerialAction::Command { key, payload: command.encode() })
+            .unwrap();
     }
     machine.snapshot().unwrap()
 }

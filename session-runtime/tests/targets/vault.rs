@@ -27,16 +27,30 @@ pub enum Node {
 #[state_machine]
 #[derive(Clone, Debug, PartialEq)]
 pub enum VaultCommand {
-    Put { key: String, value: Node },
-    PutAll { entries: BTreeMap<String, Vec<Node>> },
+    Put {
+        key: String,
+        value: Node,
+    },
+    PutAll {
+        entries: BTreeMap<String, Vec<Node>>,
+    },
     Remove(String),
-    Mark { units: Vec<()>, by: BTreeMap<(), u64> },
-    Tell { to: SessionId, value: Node },
+    Mark {
+        units: Vec<()>,
+        by: BTreeMap<(), u64>,
+    },
+    Tell {
+        to: SessionId,
+        value: Node,
+    },
     TellAll(Node),
     Look,
     Clear,
     #[since = 2]
-    Rename { from: String, to: String },
+    Rename {
+        from: String,
+        to: String,
+    },
 }
 
 /// Why the vault may refuse.

@@ -2,8 +2,8 @@
 //! moves.
 
 use super::{
-    Deed, Delay, Drawn, Gap, MAX_AGE, Moment, Move, PLACES, Payload, Said, Step, Who, age_probe, burst,
-    pile, resolve,
+    Deed, Delay, Drawn, Gap, MAX_AGE, Moment, Move, PLACES, Payload, Said, Step, Who, age_probe, burst, pile,
+    resolve,
 };
 use crate::support::DeskCommand;
 use session_runtime::Limits;
@@ -52,12 +52,9 @@ impl Choices<'_> {
     /// Mostly one move; sometimes a few that only mean something in a row.
     fn moves(&mut self) -> Vec<Move> {
         match self.byte() {
-            0..=3 => age_probe((
-                self.who(),
-                self.one_of(&[0, 1, -1, 2, -2]),
-                self.below(3),
-                self.byte() % 2 == 1,
-            )),
+            0..=3 => {
+                age_probe((self.who(), self.one_of(&[0, 1, -1, 2, -2]), self.below(3), self.byte() % 2 == 1))
+            }
             4..=7 => burst((self.payload(), self.list(4, |c| (c.who(), c.below(6))))),
             8..=11 => pile(self.list(3, |c| (c.words(), c.below(5)))),
             kind => vec![Move {
@@ -87,7 +84,9 @@ impl Choices<'_> {
 
     fn deed(&mut self, kind: u8) -> Deed {
         match kind % 16 {
-            0 | 1 => Deed::Open { place: self.place(), drawn: self.drawn(), capabilities: self.capabilities() },
+            0 | 1 => {
+                Deed::Open { place: self.place(), drawn: self.drawn(), capabilities: self.capabilities() }
+            }
             2 => Deed::Reopen { who: self.who(), capabilities: self.capabilities() },
             3..=6 => Deed::Request {
                 who: self.who(),
