@@ -197,3 +197,38 @@ fn every_page_with_rust_code_is_compiled() {
         .collect();
     assert_eq!(included, with_code, "examples/src/lib.rs includes exactly the pages with Rust code");
 }
+
+/// All that the compiler says in the tests of the macros.
+fn compiler_messages() -> String {
+    let mut texts = String::new();
+    let topics =
+        fs::read_dir(root().join("ui-tests/ui")).unwrap().map(|topic| topic.unwrap().path().join("fail"));
+    for folder in topics.filter(|folder| folder.is_dir()) {
+        for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if file.extension().is_some_and(|ending| ending == "stderr") {
+                texts += &fs::read_to_string(file).unwrap();
+            }
+        }
+    }
+    texts
+}
+
+#[test]
+fn every_message_shown_is_one_that_the_compiler_gives() {
+    let page = fs::read_to_string(root().join("book/src/reference/attributes.md")).unwrap();
+    let messages = compiler_messages();
+    let mut in_table = false;
+    let mut shown = 0;
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
+        match cells[..] {
+            [_, "the compiler says"] => in_table = true,
+            [mistake, message] if in_table && line.starts_with('|') && !mistake.starts_with("---") => {
+                shown += 1;
+                assert!(messages.contains(message), "the compiler does not say {message:?}, for: {mistake}");
+            }
+            _ => in_table &= line.starts_with('|'),
+        }
+    }
+    assert!(shown > 60, "the messages are found at all: {shown}");
+}
