@@ -59,8 +59,10 @@ pub enum StoreError {
     Renamed {
         /// The file.
         path: PathBuf,
-        /// The name of what is in it.
-        belongs: String,
+        /// The index of what is in it.
+        index: u64,
+        /// The term of what is in it.
+        term: u64,
     },
     /// The snapshot cannot be written, because of what is in it.
     Unwritable {
@@ -164,9 +166,10 @@ impl fmt::Display for StoreError {
                  a backup, or start this node with an empty one if other nodes have its data",
                 path.display()
             ),
-            Self::Renamed { path, belongs } => write!(
+            Self::Renamed { path, index, term } => write!(
                 f,
-                "{} holds the snapshot that belongs at {belongs}; put the whole directory back from a backup",
+                "{} holds a snapshot of index {index} in term {term}, which is not what its name says; give it its \
+                 name again, or put the whole directory back from a backup",
                 path.display()
             ),
             Self::Unwritable { path, error } => {

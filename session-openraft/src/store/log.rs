@@ -200,7 +200,7 @@ impl<C: LogTypes> LogStore<C> {
 
     /// Adds entries to what can be read.
     fn remember(&self, entries: &[Entry<C>]) -> Result<(), String> {
-        let synced = self.shared.written.as_ref().map(|written| written.writer.progress().borrow().synced);
+        let synced = self.shared.written.as_ref().and_then(|written| written.writer.synced());
         let mut state = self.state();
         for entry in entries {
             let expected = state.last().next_index();
@@ -213,7 +213,7 @@ impl<C: LogTypes> LogStore<C> {
             }
             state.tail.push(entry.clone());
         }
-        if let Some(Some(synced)) = synced {
+        if let Some(synced) = synced {
             state.tail.shrink(synced);
         }
         Ok(())
@@ -327,7 +327,10 @@ impl<C: LogTypes> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let entries: Vec<_> = entries.into_iter().collect();
+        let purged = self.state().purged;
+        // What was purged is in a snapshot already, and is not kept a second time.
+        let entries: Vec<_> =
+            entries.into_iter().filter(|entry| Some(entry.log_id.index) > purged.index()).collect();
         if let Some(hook) = &self.on_append {
             for entry in &entries {
                 hook(entry);

@@ -7,12 +7,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a snapshot is at: index, then term, so that the later one is the greater.
+/// What a snapshot is at: index, then term, so that the later one is the greater. The index is the log's, which
+/// may be above that of the machine's last action: openraft has entries of its own.
 type Position = (u64, u64);
-
-fn position(snapshot: &Snapshot) -> Position {
-    (snapshot.meta().index, snapshot.meta().term)
-}
 
 fn file_name((index, term): Position) -> String {
     format!("snapshot-{index}-{term}.session")
@@ -73,7 +70,7 @@ impl SnapshotStore {
         Ok(())
     }
 
-    /// The index of the last snapshot.
+    /// The index of the last log entry in the last snapshot.
     pub fn index(&self) -> Option<u64> {
         self.lock().position.map(|(index, _)| index)
     }
@@ -91,11 +88,11 @@ impl SnapshotStore {
         }
     }
 
-    /// Makes this the last snapshot, durably, and returns the number of its bytes. One that is older than
-    /// the last is not kept, and takes 0.
-    pub fn save(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+    /// Makes this the last snapshot, durably, and returns the number of its bytes. `index` is that of the last
+    /// log entry in it. A snapshot that is older than the last is not kept, and takes 0.
+    pub fn save(&self, index: u64, snapshot: &Snapshot) -> Result<u64, StoreError> {
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = position(snapshot);
+        let position = (index, snapshot.meta().term);
         let before = self.lock().position;
         if before > Some(position) {
             return Ok(0);
@@ -140,10 +137,11 @@ fn read(disk: &dyn Disk, expected: Position) -> Result<Snapshot, StoreError> {
         }
         Err(error) => return Err(StoreError::Snapshot { path, error }),
     };
-    if position(&snapshot) == expected {
+    let meta = snapshot.meta();
+    if meta.term == expected.1 && meta.index <= expected.0 {
         return Ok(snapshot);
     }
-    Err(StoreError::Renamed { path, belongs: file_name(position(&snapshot)) })
+    Err(StoreError::Renamed { path, index: meta.index, term: meta.term })
 }
 
 fn unwritten(disk: &dyn Disk, name: &str, error: SnapshotError) -> StoreError {

@@ -109,6 +109,11 @@ impl<C: LogTypes> Writer<C> {
         self.queue.lock().committed = committed;
     }
 
+    /// The last durable index.
+    pub(super) fn synced(&self) -> Option<u64> {
+        self.progress.borrow().synced
+    }
+
     pub(super) fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.clone()
     }
