@@ -271,7 +271,17 @@ impl<'a> StateReader<'a> {
                 from_hex(&hex).ok_or_else(|| StateError::new(name, format!("`{hex}` is no key in hex")))?;
             entries.push((decode(name, &key)?, decode(name, &value)?));
         }
-        guard(|| M::from_entries(entries.into_iter())).map_err(|panic| StateError::new(name, panic).into())
+        let made = guard(|| {
+            let map = M::from_entries(entries.into_iter());
+            let kept = map.entries().count() as u64;
+            (map, kept)
+        });
+        match made {
+            Ok((map, kept)) if kept == count => Ok(map),
+            // One key may be written in several ways.
+            Ok(_) => Err(StateError::new(name, "two of its keys are the same").into()),
+            Err(panic) => Err(StateError::new(name, panic).into()),
+        }
     }
 
     /// Former fields that the snapshot still has are taken and forgotten.
@@ -332,6 +342,15 @@ fn decode<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, StateError
 
 /// The count at the field's key and each entry below it, in key order.
 fn encode_entries<M: EntryMap>(
+    name: &str,
+    field_key: &str,
+    map: &M,
+) -> Result<BTreeMap<String, Bytes>, StateError> {
+    guard(|| try_encode_entries(name, field_key, map))
+        .unwrap_or_else(|panic| Err(StateError::new(name, panic)))
+}
+
+fn try_encode_entries<M: EntryMap>(
     name: &str,
     field_key: &str,
     map: &M,

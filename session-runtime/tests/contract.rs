@@ -3,6 +3,11 @@
 
 mod support;
 
+use session_runtime::client::{ClientError, ClientMessage, Execution, ServerMessage};
+use session_runtime::ids::{Id, IdAction, IdEntry, IdOutcome, IdStateMachine, IdTable};
+use session_runtime::serials::{
+    ClientId, SerialAction, SerialEntry, SerialKey, SerialOutcome, SerialStateMachine, SerialTable,
+};
 use session_runtime::{
     Alive, ApplyError, Bytes, CloseReason, Command, Context, ContextRng, DecodeError, Deterministic,
     Dictionary, EncodeError, Entry, Halted, Limits, Never, PendingRequest, QueryError, RaftAction,
@@ -10,7 +15,7 @@ use session_runtime::{
     SessionStateMachine, Snapshot, SnapshotError, SnapshotMeta, Status, Timestamp, Wire, codec,
     rand_core::Rng,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use support::{Desk, DeskCommand, Notice};
@@ -42,6 +47,16 @@ fn types_of_a_log_or_a_test_can_be_cloned_shown_compared_and_stored() {
     plain::<PendingRequest>();
     plain::<Halted>();
     plain::<SnapshotMeta>();
+    plain::<SerialKey>();
+    plain::<SerialAction>();
+    plain::<SerialOutcome>();
+    plain::<SerialEntry>();
+    plain::<Id>();
+    plain::<IdAction>();
+    plain::<IdOutcome>();
+    plain::<IdEntry>();
+    plain::<ClientMessage>();
+    plain::<ServerMessage>();
 }
 
 #[test]
@@ -213,6 +228,136 @@ fn a_command_is_encoded_and_decoded_by_these() {
     assert_eq!(name, "Add");
     let encoded: Result<Bytes, EncodeError> = codec::encode(&command);
     assert_eq!(encoded, Ok(bytes));
+}
+
+#[test]
+fn serials_have_these_names() {
+    type Machine = SerialStateMachine<Desk>;
+    type Applied = Result<SerialOutcome, ApplyError>;
+    let client = ClientId::from("a client");
+    let key = SerialKey { client: client.clone(), serial: 1u64 };
+    let should_apply: fn(&mut SerialTable, Option<&SerialKey>) -> bool = SerialTable::should_apply;
+    let _: fn(&mut SerialTable, &ClientId) = SerialTable::close;
+    let _: fn(&SerialTable) -> usize = SerialTable::len;
+    let _: fn(&SerialTable) -> Vec<u8> = SerialTable::to_bytes;
+    let _: fn(&[u8]) -> Result<SerialTable, SnapshotError> = SerialTable::from_bytes;
+    let auto: fn(&str, u64) -> ClientId = ClientId::auto;
+    assert!(should_apply(&mut SerialTable::default(), Some(&key)) && auto("n", 1) != client);
+    let payload = Bytes::new();
+    for action in [
+        SerialAction::Command { key: Some(key), payload },
+        SerialAction::Close { client },
+        SerialAction::Upgrade { version: 1u32 },
+    ] {
+        match action {
+            SerialAction::Command { key: _, payload: _ }
+            | SerialAction::Close { client: _ }
+            | SerialAction::Upgrade { version: _ } => {}
+        }
+    }
+    match SerialOutcome::Closed {
+        SerialOutcome::Applied(Response { .. })
+        | SerialOutcome::Duplicate
+        | SerialOutcome::Invalid
+        | SerialOutcome::Skipped
+        | SerialOutcome::Closed
+        | SerialOutcome::Upgraded => {}
+    }
+    let _: fn(Desk) -> Machine = Machine::new;
+    let _: [fn(&mut Machine, u64, Timestamp, SerialAction) -> Applied; 2] = [Machine::apply, Machine::skip];
+    let _: fn(&Machine) -> &Desk = Machine::machine;
+    let _: fn(&Machine, &[u8]) -> Result<Bytes, QueryError> = Machine::query;
+    let _: fn(&Machine) -> Result<Snapshot, ApplyError> = Machine::snapshot;
+    let _: fn(&Snapshot) -> Result<Machine, SnapshotError> = Machine::restore;
+    let _: fn(&Machine) -> u64 = Machine::last_applied;
+    let _: fn(&Machine) -> Timestamp = Machine::time;
+    let _: fn(&Machine) -> u32 = Machine::version;
+    let _: fn(&Machine) -> Option<&Halted> = Machine::halted;
+}
+
+#[test]
+fn request_ids_have_these_names() {
+    type Machine = IdStateMachine<Desk>;
+    type Applied = Result<IdOutcome, ApplyError>;
+    let id = Id::try_from(&b"an id"[..]).unwrap();
+    let _: IdTable = IdTable::default();
+    for action in [
+        IdAction::Request { id: id.clone(), acked: Some(id), payload: Bytes::new() },
+        IdAction::ForgetBefore { time: Timestamp(1) },
+        IdAction::Configure { acked_retention: 1u64 },
+        IdAction::Upgrade { version: 1u32 },
+    ] {
+        match action {
+            IdAction::Request { id: _, acked: _, payload: _ }
+            | IdAction::ForgetBefore { time: _ }
+            | IdAction::Configure { acked_retention: _ }
+            | IdAction::Upgrade { version: _ } => {}
+        }
+    }
+    match IdOutcome::Forgotten(1u64) {
+        IdOutcome::Executed(Response { .. })
+        | IdOutcome::Duplicate(Response { .. })
+        | IdOutcome::Acknowledged
+        | IdOutcome::Invalid
+        | IdOutcome::Skipped
+        | IdOutcome::Forgotten(_)
+        | IdOutcome::Configured
+        | IdOutcome::Upgraded => {}
+    }
+    let _: fn(Desk) -> Machine = Machine::new;
+    let _: [fn(&mut Machine, u64, Timestamp, IdAction) -> Applied; 2] = [Machine::apply, Machine::skip];
+    let _: fn(&Machine, &Id) -> Option<Result<Response, RequestError>> = Machine::cached_response;
+    let _: fn(&Machine) -> &Desk = Machine::machine;
+    let _: fn(&Machine, &[u8]) -> Result<Bytes, QueryError> = Machine::query;
+    let _: fn(&Machine) -> Result<Snapshot, ApplyError> = Machine::snapshot;
+    let _: fn(&Snapshot) -> Result<Machine, SnapshotError> = Machine::restore;
+    let _: fn(&Machine) -> u64 = Machine::last_applied;
+    let _: fn(&Machine) -> Timestamp = Machine::time;
+    let _: fn(&Machine) -> u32 = Machine::version;
+    let _: fn(&Machine) -> Option<&Halted> = Machine::halted;
+}
+
+#[test]
+fn a_clients_error_says_how_often_it_ran() {
+    fn once<E>(error: &ClientError<E>) -> Option<bool> {
+        match (error, error.execution()) {
+            (ClientError::Rejected(_), Execution::Once) => Some(true),
+            (ClientError::SessionExpired | ClientError::ResponseEvicted | ClientError::Busy, _) => None,
+            (_, Execution::Never | Execution::Once | Execution::Unknown) => Some(false),
+        }
+    }
+    let untyped: ClientError = ClientError::Busy;
+    assert_eq!((once(&untyped), once(&ClientError::Rejected(7u8))), (None, Some(true)));
+}
+
+fn cargo_tree() -> BTreeSet<String> {
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let names = String::from_utf8(tree.stdout).unwrap();
+    names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_default_features_pull_in_at_most_25_crates() {
+    let crates = cargo_tree();
+    assert!(crates.contains("session-derive") && crates.contains("serde"), "{crates:?}");
+    assert!(crates.len() <= 25, "{} crates: {crates:?}", crates.len());
+}
+
+#[test]
+fn the_oldest_compiler_that_is_promised_is_the_one_that_is_used() {
+    let file =
+        |name: &str| std::fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split('"').nth(1).unwrap().to_owned()
+    };
+    let promised = value(&file("Cargo.toml"), "rust-version");
+    assert_eq!(value(&file("rust-toolchain.toml"), "channel"), format!("{promised}.0"));
 }
 
 #[test]

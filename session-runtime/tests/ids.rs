@@ -454,6 +454,9 @@ fn id_table_bytes_that_no_table_gives_are_refused() {
     assert_eq!(read(&twice), Err(SnapshotError::Damaged { block: 4 }));
     let key = "session/acked_retention".to_owned();
     assert_eq!(read(&entries[1..]), Err(SnapshotError::MissingKey { key }));
+    let key = "session/unknown".to_owned();
+    let more = [&entries[..], &[(key.clone(), Bytes::new())]].concat();
+    assert_eq!(read(&more), Err(SnapshotError::UnknownKey { key }));
     let machine = IdLog::<Desk>::new().bytes();
     let (expected, found) = ("IdTable".to_owned(), "Desk".to_owned());
     let refused = IdTable::<String>::from_bytes(&machine);

@@ -173,6 +173,14 @@ fn a_fresh_serial_of_an_automatic_id_evicts_the_other_ids_of_its_family_and_nobo
 }
 
 #[test]
+fn a_table_with_clients_of_one_kind_only_is_not_empty() {
+    for client in ["ann", N1] {
+        let table = table(&[(client, 1)]);
+        assert_eq!((table.len(), table.is_empty()), (1, false), "{client}");
+    }
+}
+
+#[test]
 fn the_later_incarnation_is_the_one_that_comes_later_whatever_its_number() {
     let mut table = table(&[(N2, 7), (N1, 1)]);
     assert_eq!((table.mark(&N2.into()), table.mark(&N1.into())), (0, 1));

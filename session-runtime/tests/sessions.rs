@@ -5,10 +5,10 @@ mod support;
 use session_runtime::rand_core::{Rng, SeedableRng};
 use session_runtime::schema::StateField;
 use session_runtime::{
-    ApplyError, Bytes, CloseReason, Command, Context, EncodeError, Limits, Never, PendingRequest, RaftAction,
-    RefuseReason, RequestError, RequestId, Response, Schema, ServerAction, ServerRequestId, SessionId,
-    SessionStateMachine, SnapshotError, State, StateError, StateMachine, StateReader, StateWriter, Status,
-    Timestamp, codec,
+    ApplyError, Bytes, CloseReason, Command, Context, EncodeError, Halted, Limits, Never, PendingRequest,
+    RaftAction, RefuseReason, RequestError, RequestId, Response, Schema, ServerAction, ServerRequestId,
+    SessionId, SessionStateMachine, SnapshotError, State, StateError, StateMachine, StateReader, StateWriter,
+    Status, Timestamp, codec,
 };
 use support::*;
 
@@ -592,8 +592,26 @@ fn an_entry_closes_at_most_1024_and_expiry_is_then_due_at_once() {
     assert_eq!(count(machine.apply(2001, Timestamp(50), RaftAction::Tick).unwrap()), 1024);
     assert_eq!(machine.sessions().collect::<Vec<_>>(), (1025..=1030).map(id).collect::<Vec<_>>());
     assert_eq!(machine.expiry_due(), Some(Timestamp(50)), "the present time");
-    assert_eq!(count(machine.apply(2002, Timestamp(50), RaftAction::Tick).unwrap()), 6);
+    let mut restored = SessionStateMachine::<Desk>::restore(&machine.snapshot().unwrap()).unwrap();
+    assert_eq!(restored.expiry_due(), Some(Timestamp(50)), "also after a restore");
+    let rest = machine.apply(2002, Timestamp(50), RaftAction::Tick).unwrap();
+    assert_eq!(restored.apply(2002, Timestamp(50), RaftAction::Tick).as_ref(), Ok(&rest));
+    assert_eq!(count(rest), 6);
     assert_eq!(machine.expiry_due(), None);
+    assert_eq!(restored.snapshot().unwrap().to_bytes(), machine.snapshot().unwrap().to_bytes());
+}
+
+#[test]
+fn a_request_of_a_session_that_is_due_but_not_closed_yet_counts() {
+    let mut machine = SessionStateMachine::new(Desk::<2>::default());
+    for number in 1..=1030u64 {
+        machine.apply(number, Timestamp(0), create(id(number))).unwrap();
+    }
+    let limits = Limits { idle_timeout: Some(10), ..Limits::default() };
+    machine.apply(2000, Timestamp(50), configure(limits)).unwrap();
+    let out = machine.apply(2001, Timestamp(50), request(id(1030), 1, add(1))).unwrap();
+    assert_eq!(out[0], accepted(id(1030), 1, &1u64), "it is open until it is closed");
+    assert_eq!(machine.sessions().collect::<Vec<_>>(), [id(1030)], "and active again");
 }
 
 #[test]
@@ -704,6 +722,56 @@ fn an_error_leaves_the_output_buffer_as_it_was() {
     let shout_and_break = request(A, 2, DeskCommand::BadSend { to: B });
     assert!(log.machine.apply_into(4, Timestamp(0), shout_and_break, &mut out).is_err());
     assert_eq!(out, kept);
+
+    let mut log = Log::<Desk>::new();
+    log.apply(create(A));
+    log.apply(create_with(B, &[("fragile", "")]));
+    log.apply(create(C));
+    let close_all = configure(Limits { idle_timeout: Some(1), ..Limits::default() });
+    let error = log.machine.apply_into(4, Timestamp(10), close_all, &mut out).unwrap_err();
+    assert!(matches!(error, ApplyError::Halted(Halted { index: 4, .. })), "{error}");
+    assert_eq!(out, kept, "though A was closed, and B and C told, before B's hook panicked");
+}
+
+#[test]
+fn numbers_at_their_ends_neither_wrap_nor_panic() {
+    const END: u64 = u64::MAX;
+    let late = |back| SessionId::draw(END - back, 7);
+    let mut machine = SessionStateMachine::new(Desk::<2>::default());
+    let mut apply = |index, time, action| machine.apply(index, Timestamp(time), action).unwrap();
+    apply(END - 9, 5, create(late(10)));
+    assert_eq!(apply(END - 8, END, request(late(10), END, notify(late(10), "x"))).len(), 2);
+    assert_eq!(apply(END - 7, 0, request(late(10), END, notify(late(10), "x"))).len(), 1, "a duplicate");
+    let evicted = failed(late(10), END - 1, RequestError::ResponseEvicted);
+    apply(END - 6, END, keep_alive(&[alive(late(10), END, END)]));
+    assert_eq!(apply(END - 5, END, request(late(10), END - 1, add(1))), [evicted]);
+    assert_eq!(
+        apply(END - 4, END, request(late(10), END, notify(late(10), "x")))[0],
+        accepted(late(10), END, &Some(ServerRequestId(1))),
+        "the highest request stays at the watermark"
+    );
+    apply(END - 3, END, configure(Limits { idle_timeout: Some(1), ..Limits::default() }));
+    apply(END - 2, END, internal(notify(late(10), "y")));
+    assert_eq!(apply(END - 1, END, retry(END, 0)), [], "nothing was sent before the end of time");
+    assert_eq!(
+        apply(END, END, create(late(1))),
+        [created(late(1))],
+        "nobody is idle for longer than for ever"
+    );
+    assert_eq!(machine.pending_requests(late(10)).map(|request| request.id.0).collect::<Vec<_>>(), [2]);
+    assert_eq!(machine.expiry_due(), Some(Timestamp(END)));
+    let snapshot = machine.snapshot().unwrap();
+    let mut restored = SessionStateMachine::<Desk>::restore(&snapshot).unwrap();
+    assert_eq!(restored.snapshot().unwrap().to_bytes(), snapshot.to_bytes());
+    let error = restored.apply(END, Timestamp(END), RaftAction::Tick).unwrap_err();
+    assert_eq!(error, ApplyError::OutOfOrder { index: END, last_applied: END });
+    let session = SessionId(u128::MAX);
+    let mut first = SessionStateMachine::new(Desk::<2>::default());
+    assert_eq!(
+        first.apply(1, Timestamp(END), create(session)),
+        Ok(vec![refused(session, RefuseReason::Stale)])
+    );
+    first.apply(2, Timestamp(0), retry(END, u32::MAX)).unwrap();
 }
 
 #[test]
@@ -816,6 +884,12 @@ fn max_sessions_of_zero_always_refuses() {
         log.apply(configure(Limits { max_sessions: Some(0), evict_idlest, ..Limits::default() }));
         assert_eq!(log.apply(create(A)), [refused(A, RefuseReason::Full)], "evict_idlest {evict_idlest}");
     }
+    let mut log = opened(&[A, B]);
+    let none = Limits { max_sessions: Some(0), evict_idlest: true, ..Limits::default() };
+    let out = log.apply(configure(none));
+    let gone = notice(B, 1, "? left after 2");
+    assert_eq!(out, [gone, closed(A, CloseReason::Evicted), closed(B, CloseReason::Evicted)]);
+    assert_eq!(log.apply(create(C)), [refused(C, RefuseReason::Full)]);
 }
 
 #[test]

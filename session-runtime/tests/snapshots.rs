@@ -5,9 +5,9 @@ mod support;
 use serde::{Deserialize, Serialize};
 use session_runtime::schema::{Fields, Handler, StateField, Variant};
 use session_runtime::{
-    ApplyError, Bytes, Command, Context, Deterministic, Dictionary, EncodeError, Limits, Never, RaftAction,
-    Reply, RequestError, Response, Schema, SessionId, SessionStateMachine, Snapshot, SnapshotError, State,
-    StateError, StateMachine, StateReader, StateWriter, Timestamp, codec,
+    ApplyError, Bytes, Command, Context, Deterministic, Dictionary, EncodeError, EntryMap, Limits, Never,
+    RaftAction, Reply, RequestError, Response, Schema, SessionId, SessionStateMachine, Snapshot,
+    SnapshotError, State, StateError, StateMachine, StateReader, StateWriter, Timestamp, codec,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -388,6 +388,14 @@ fn a_per_entry_map_that_lost_an_entry_is_refused() {
             "{key}"
         );
     }
+    // The key `one` once more, its length written with more bytes than it needs.
+    let error = forged(|dictionary| {
+        let count: u64 = codec::decode(&dictionary["user/counts"]).unwrap();
+        dictionary.insert("user/counts".to_owned(), codec::encode(&(count + 1)).unwrap());
+        dictionary.insert("user/counts/fb03006f6e65".to_owned(), Bytes::from_static(&[9]));
+    });
+    let problem = "two of its keys are the same".to_owned();
+    assert_eq!(error.err(), Some(SnapshotError::State { field: "counts".to_owned(), problem }));
 }
 
 // The machine's shape.
@@ -711,6 +719,32 @@ fn a_shared_per_entry_map_is_encoded_later_like_a_plain_one() {
     let plain = capture::<Plain>().unwrap();
     assert_eq!(plain.dictionary().unwrap().len(), 301 + 6);
     assert_eq!(capture::<Shared>().unwrap().to_bytes(), plain.to_bytes());
+}
+
+/// A map of the user's own that cannot be gone through.
+#[derive(Clone)]
+struct Torn;
+
+impl EntryMap for Torn {
+    type Key = u8;
+    type Value = u8;
+
+    fn entries(&self) -> impl Iterator<Item = (&u8, &u8)> {
+        std::iter::from_fn(|| panic!("torn"))
+    }
+
+    fn from_entries(_: impl Iterator<Item = (u8, u8)>) -> Self {
+        Self
+    }
+}
+
+#[test]
+fn a_map_that_panics_is_an_error_that_names_its_field() {
+    one_field!(Plain, (), |(), out| out.per_entry("field", &Torn));
+    assert_eq!(problem(capture::<Plain>()), "field: torn");
+    one_field!(Shared, (), |(), out| out.shared_per_entry("field", &Torn));
+    let (field, problem) = ("field".to_owned(), "torn".to_owned());
+    assert_eq!(capture::<Shared>().unwrap().to_bytes(), Err(SnapshotError::State { field, problem }));
 }
 
 #[test]
