@@ -31,6 +31,8 @@ mod judge;
 #[cfg(all(feature = "ids", feature = "serials"))]
 mod light;
 mod replica;
+mod script;
+mod shrink;
 mod world;
 
 pub use check::{Check, check};

@@ -42,6 +42,8 @@ fn applied_clears_all_at_or_below() {
     for (key, index) in [(1, 10), (2, 11), (3, 12)] {
         gate.appended(key, 1, index);
     }
+    assert_eq!(gate.len(), 3);
+    assert!(!gate.is_empty());
     gate.applied(11);
     assert_eq!(gate.len(), 1);
     assert_eq!(gate.admit(1, &3, NONE), Admit::InFlight { index: 12 });

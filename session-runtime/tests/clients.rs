@@ -6,6 +6,7 @@ use session_runtime::client::{
 use session_runtime::{
     Bytes, CloseReason, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId, codec,
 };
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const SESSION: SessionId = SessionId(0xabc);
@@ -445,6 +446,34 @@ fn what_an_error_says_about_execution_is_true() {
     assert_eq!(ClientError::Rejected(1u8).execution(), Execution::Once);
     assert_eq!(ClientError::<u8>::TimedOut.execution(), Execution::Unknown);
     assert_eq!(ClientError::<u8>::Refused(RefuseReason::Full).execution(), Execution::Never);
+}
+
+#[test]
+fn every_error_has_words_of_its_own() {
+    use session_runtime::client::ClientError;
+    use session_runtime::{DecodeError, EncodeError};
+    let why = "because".to_owned();
+    let errors: [ClientError<u8>; 14] = [
+        ClientError::Rejected(1),
+        ClientError::SessionExpired,
+        ClientError::ResponseEvicted,
+        ClientError::RequestMismatch,
+        ClientError::Busy,
+        ClientError::InvalidPayload,
+        ClientError::Skipped,
+        ClientError::Refused(RefuseReason::Full),
+        ClientError::Encode(EncodeError::TooManyElements),
+        ClientError::Decode(DecodeError::Invalid(why.clone())),
+        ClientError::Query(why.clone()),
+        ClientError::NotSent(why.clone()),
+        ClientError::Transport(why),
+        ClientError::TimedOut,
+    ];
+    let submit = [SubmitError::WindowFull, SubmitError::SaveFirst, SubmitError::Closed];
+    let words: BTreeSet<String> =
+        errors.iter().map(ToString::to_string).chain(submit.iter().map(ToString::to_string)).collect();
+    assert_eq!(words.len(), errors.len() + submit.len(), "{words:?}");
+    assert!(words.iter().all(|words| words.len() > 15), "{words:?}");
 }
 
 #[test]

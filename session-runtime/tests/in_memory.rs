@@ -30,6 +30,7 @@ fn typed_calls_are_answered_with_values_and_rejections() {
     assert_eq!(refused.execution(), Execution::Once);
     assert_eq!(block_on(bank.balance(1)), Ok(Some(30)));
     assert_eq!(block_on(bank.audit()), Ok(30));
+    assert_eq!(format!("{:?}, {:?}", bank.audit(), bank.balance(1)), "Answer { .. }, QueryAnswer { .. }");
     assert_eq!(server.inspect(|machine| machine.sessions().count()), 1);
 }
 

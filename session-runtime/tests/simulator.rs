@@ -1,21 +1,30 @@
 //! The simulator, on machines that are right and on machines that are not.
 #![cfg(feature = "testing")]
 
+#[path = "support/script.rs"]
+mod script;
 mod support;
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use script::{Restoring, play};
 use session_runtime::SessionId;
+use session_runtime::rand_core::Rng;
 use session_runtime::testing::{Check, Dice, check_ids, check_serials};
+use std::collections::BTreeSet;
 use support::{Desk, DeskCommand};
 
 /// Commands of every kind that does not break the desk on purpose.
 fn desk_command(dice: &mut Dice) -> DeskCommand {
-    match dice.below(9) {
+    match dice.below(10) {
         0..=2 => DeskCommand::Add { amount: dice.below(100) },
         3 => DeskCommand::Take { amount: dice.below(300) },
         4 => DeskCommand::Shout("news".to_owned()),
         5 => DeskCommand::Note,
         6 => DeskCommand::Roll,
         7 => DeskCommand::Count { word: format!("word {}", dice.below(5)) },
+        8 => DeskCommand::Purge,
         _ if dice.percent(50) => DeskCommand::Double,
         _ => DeskCommand::Notify { to: SessionId(u128::from(dice.below(9))), text: "lost".to_owned() },
     }
@@ -25,6 +34,27 @@ fn desk_command(dice: &mut Dice) -> DeskCommand {
 fn the_desk_keeps_every_rule_in_random_histories() {
     let tally = Check::<Desk, _>::new(desk_command).seeds(0..150).run();
     println!("{tally}");
+    for line in tally.to_string().lines() {
+        let count = line.split_whitespace().next().and_then(|count| count.parse::<u64>().ok());
+        assert!(count > Some(0), "never seen: {line}");
+    }
+}
+
+#[test]
+fn commands_may_come_from_a_strategy() {
+    let strategy = prop_oneof![
+        (0..100_u64).prop_map(|amount| DeskCommand::Add { amount }),
+        "[a-z]{1,4}".prop_map(|word| DeskCommand::Count { word }),
+    ];
+    let command = |dice: &mut Dice| {
+        let mut seed = [0; 32];
+        dice.fill_bytes(&mut seed);
+        let chance = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+        let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), chance);
+        strategy.new_tree(&mut runner).unwrap().current()
+    };
+    let tally = Check::<Desk, _>::new(command).seeds(0..3).run();
+    assert!(tally.operations > 100, "{tally}");
 }
 
 // Machines that are wrong in ways that neither types nor tokens show. Each must be found, and named.
@@ -176,6 +206,87 @@ fn a_handler_that_panics_at_an_odd_value_is_found_with_the_one_entry_that_shows_
     let text = failure.to_string();
     assert!(text.contains("halted at log index 2 in `Poke`: no sevens here"), "{text}");
     assert_eq!(text.lines().filter(|line| line.contains(" @")).count(), 2, "{text}");
+}
+
+#[test]
+fn the_shortest_history_is_a_scenario_script() {
+    let command = |dice: &mut Dice| match dice.below(50) {
+        0 => DeskCommand::Panic,
+        _ => desk_command(dice),
+    };
+    let failure = Check::<Desk, _>::new(command).try_run().unwrap_err();
+    assert!(failure.history.starts_with(&format!("# seed {}: entry ", failure.seed)), "{failure}");
+    let played = play("history", &failure.history, Restoring::AsWritten).unwrap();
+    assert!(played.text.contains("\n  -> error: halted at "), "{}", played.text);
+    assert!(failure.history.lines().filter(|line| line.contains(" @")).count() <= 2, "{failure}");
+}
+
+#[test]
+fn every_kind_of_entry_has_its_line_in_a_script() {
+    let mut check = Check::<Desk, _>::new(desk_command);
+    let mut missing: BTreeSet<&str> =
+        "create request ack expire retry keep-alive internal: configure upgrade tick".split(' ').collect();
+    for script in (0..100).map(|seed| check.script(seed)) {
+        let played = play("history", &script, Restoring::AsWritten).unwrap();
+        assert!(!played.text.contains("  -> error"), "{}", played.text);
+        let entries = script.lines().filter(|line| line.contains(" @"));
+        assert_eq!(played.differences.len(), entries.clone().count(), "the player says what comes out");
+        for line in entries {
+            missing.remove(line.split(' ').nth(2).unwrap_or_default());
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no history has {missing:?}");
+}
+
+/// A value that a snapshot gives back as another: what is skipped comes back as its default.
+mod forgetful {
+    use serde::{Deserialize, Serialize};
+    use session_runtime::{Deterministic, State, state_machine};
+
+    #[derive(Clone, Default, Serialize, Deserialize, Deterministic)]
+    pub(super) struct Tip {
+        #[serde(skip)]
+        odd: u64,
+        even: u64,
+    }
+
+    #[state_machine]
+    pub(super) enum TipCommand {
+        Rest,
+        Give { value: u64 },
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Jar {
+        tip: Tip,
+    }
+
+    #[state_machine(command = TipCommand)]
+    impl Jar {
+        fn rest(&mut self) {}
+
+        fn give(&mut self, value: u64) -> u64 {
+            self.tip.odd = self.tip.odd.wrapping_add(value & 1);
+            self.tip.even = self.tip.even.wrapping_add(value);
+            self.tip.odd
+        }
+    }
+
+    pub(super) fn command(dice: &mut super::Dice) -> TipCommand {
+        if dice.percent(50) { TipCommand::Give { value: dice.below(1_000) } } else { TipCommand::Rest }
+    }
+}
+
+#[test]
+fn a_state_that_a_snapshot_does_not_hold_is_found_and_named() {
+    let text = caught!(forgetful::Jar, forgetful::command);
+    let words =
+        "a replica and one that is restored from its snapshot answer entry 3 (command `Give`) differently";
+    assert!(text.contains(words), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" @")).count(), 3, "{text}");
 }
 
 #[test]

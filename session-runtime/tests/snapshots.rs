@@ -92,6 +92,7 @@ fn the_meta_data_say_what_it_is_of() {
     assert_eq!((meta.term, &meta.configuration[..]), (12, &b"three nodes"[..]));
     let read = Snapshot::from_bytes(&snapshot.to_bytes().unwrap()).unwrap();
     assert_eq!(read.meta(), meta);
+    assert_eq!(format!("{read:?}"), format!("Snapshot {{ meta: {meta:?}, .. }}"));
 }
 
 #[test]

@@ -41,6 +41,8 @@ tally! {
     lost: "messages lost",
     /// Messages that came twice.
     repeated: "messages repeated",
+    /// Messages that overtook one sent before.
+    reordered: "messages that overtook others",
     /// Changes of leader.
     leader_changes: "changes of leader",
     /// Proposals lost with their leader.
@@ -49,18 +51,34 @@ tally! {
     doubled_proposals: "proposals appended twice",
     /// Old proposals that arrived once more.
     late_proposals: "old proposals that came again",
+    /// Appends that the leader learnt of late.
+    late_reports: "appends reported late",
     /// Replicas that crashed and came back.
     replica_crashes: "replicas crashed",
+    /// Replicas that came back from a snapshot.
+    replica_restores: "replicas restored from a snapshot",
     /// Clients that crashed and came back.
     client_crashes: "clients crashed",
-    /// Clients that came back from their saved bytes.
+    /// Clients that came back from their saved bytes; the others, with a new session.
     client_restores: "clients restored from saved bytes",
     /// Jumps of the leader's clock.
     clock_jumps: "clock jumps",
-    /// Sessions that were closed under way.
-    sessions_closed: "sessions closed",
+    /// Sessions that a client or an operator closed.
+    expired: "sessions closed by somebody",
+    /// Sessions that were idle for too long.
+    idle: "sessions closed as idle",
+    /// Sessions that had to make room.
+    evicted: "sessions evicted",
+    /// Sessions that acknowledged too little.
+    slow_consumers: "slow consumers closed",
+    /// Sessions that were not opened.
+    refused: "sessions refused",
+    /// Commands that ran for no session.
+    internal: "internal commands",
     /// Changes of the limits.
     limits_changed: "changes of limits",
+    /// Upgrades.
+    upgrades: "upgrades",
     /// Replicas that waited for a newer build.
     rebuilds: "replicas rebuilt for an upgrade",
     /// Comparisons of whole dictionaries.
@@ -72,16 +90,18 @@ tally! {
 pub struct Failure {
     /// The seed of the run. [`Check::run_seed`](super::Check::run_seed) runs it again.
     pub seed: u64,
+    /// How many operations it takes in a run of this seed.
+    pub operations: u64,
     /// Which rule, and where.
     pub problem: String,
-    /// The history, an entry a line.
+    /// The history, an entry a line: a scenario script.
     pub history: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: {}", self.seed, self.problem)?;
-        write!(f, "\nthe log, as short as it could be made:\n{}", self.history)
+        writeln!(f, "seed {}, {} operations: {}", self.seed, self.operations, self.problem)?;
+        write!(f, "\nthe log, as short as it could be made:\n\n{}", self.history)
     }
 }
 

@@ -1,10 +1,13 @@
 //! What must hold at every entry of a history, whatever the machine.
 
+use super::replica::Replica;
 use crate::{
     action::{Alive, CloseReason, RaftAction, RequestError, Response, ServerAction},
     codec,
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
+    session_machine::SessionKey,
+    snapshot::Dictionary,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const RECORD_BYTES: u64 = 32;
 /// How many sessions an entry closes at most, beside those its action names.
 const MAX_CLOSINGS: usize = 1024;
+/// Where the sessions stand in a dictionary.
+const SESSION_KEYS: &str = "session/id/";
+/// What a session with no answer and nothing pending takes in a dictionary at most, with a simulated client's
+/// capabilities, and what a pending server request takes beside its payload.
+const SESSION_BYTES: u64 = 64;
+const PENDING_BYTES: u64 = 32;
 
 /// Follows the log from outside, knowing nothing but what goes in and comes out.
 #[derive(Default)]
@@ -23,8 +32,8 @@ pub(super) struct Judge {
     limits: Limits,
     /// The requests that have an answer, for ever.
     answered: BTreeMap<(SessionId, RequestId), Answered>,
-    /// The server requests that were sent, for ever.
-    sent: BTreeMap<(SessionId, ServerRequestId), u64>,
+    /// The server requests that were sent, for ever: each one's hash and length.
+    sent: BTreeMap<(SessionId, ServerRequestId), (u64, u64)>,
 }
 
 /// What is known of an open session.
@@ -62,16 +71,43 @@ impl Judge {
 
     /// The hash of a server request's payload.
     pub(super) fn sent(&self, session: SessionId, request: ServerRequestId) -> Option<u64> {
-        self.sent.get(&(session, request)).copied()
+        self.sent.get(&(session, request)).map(|(hash, _)| *hash)
+    }
+
+    /// The server request numbered last.
+    pub(super) fn last_sent(&self, session: SessionId) -> Option<u64> {
+        self.open.get(&session).map(|known| known.last_sent)
     }
 
     pub(super) fn open_sessions(&self) -> usize {
         self.open.len()
     }
 
-    /// The lowest request of an open session that may still matter, as far as its client has said.
-    pub(super) fn watermark(&self, session: SessionId) -> Option<RequestId> {
-        self.open.get(&session).map(|known| RequestId(known.watermark.max(1)))
+    /// What clients no longer need is gone, whichever message said so.
+    pub(super) fn nothing_old_is_kept(
+        &self,
+        replica: &dyn Replica,
+        action: &RaftAction,
+    ) -> Result<(), Broken> {
+        let (one, several) = match action {
+            RaftAction::ClientRequest { session, .. } => (Some(*session), [].as_slice()),
+            RaftAction::KeepAlive { sessions } => (None, sessions.as_slice()),
+            _ => return Ok(()),
+        };
+        for session in one.into_iter().chain(several.iter().map(|alive| alive.session)) {
+            let watermark = self.open.get(&session).map_or(0, |known| known.watermark);
+            if watermark <= 1 {
+                continue;
+            }
+            let request = RequestId(watermark.saturating_sub(1));
+            let key = SessionKey { session, request, payload_hash: 0 };
+            if replica.answer_to(&key) != Some(Err(RequestError::ResponseEvicted)) {
+                return Err(format!(
+                    "{request:?} of {session:?} is still kept, and its client needs nothing below {watermark}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Judges an entry: what it asked, what came out, and how many commands ran.
@@ -189,12 +225,44 @@ impl Judge {
     fn is_busy(&self, session: SessionId, known: &Known, request: RequestId) -> bool {
         let watermark = RequestId(known.watermark.max(1));
         let Some(max) = self.limits.max_cached_bytes.filter(|_| request > watermark) else { return false };
+        self.answer_bytes(session, watermark) >= max
+    }
+
+    /// What the answers that a client may still ask for count.
+    fn answer_bytes(&self, session: SessionId, watermark: RequestId) -> u64 {
         let held = self.answered.range((session, watermark)..=(session, RequestId(u64::MAX)));
-        let bytes = held.fold(0_u64, |sum, (_, answered)| {
+        held.fold(0, |sum, (_, answered)| {
             let payload = answered.result.as_ref().map_or(0, |response| response.payload.len() as u64);
             sum.saturating_add(payload).saturating_add(RECORD_BYTES)
-        });
-        bytes >= max
+        })
+    }
+
+    /// What is kept of sessions is no more than what is live: of each open one the answers its client may still ask
+    /// for and the server requests it has not acknowledged, and of the others nothing.
+    pub(super) fn is_bounded(&self, dictionary: &Dictionary) -> Result<(), Broken> {
+        let mut kept = dictionary.range(SESSION_KEYS.to_owned()..);
+        for (id, known) in &self.open {
+            let key = format!("{SESSION_KEYS}{:032x}", id.0);
+            let Some((_, value)) = kept.next().filter(|(found, _)| **found == key) else {
+                return Err(format!("{id:?} is open, and the dictionary has no key {key}"));
+            };
+            let pending = known.pending.keys().fold(0_u64, |sum, request| {
+                let sent = self.sent.get(&(*id, ServerRequestId(*request)));
+                sum.saturating_add(sent.map_or(0, |(_, length)| *length)).saturating_add(PENDING_BYTES)
+            });
+            let answers = self.answer_bytes(*id, RequestId(known.watermark.max(1)));
+            let most = SESSION_BYTES.saturating_add(answers).saturating_add(pending);
+            if value.len() as u64 > most {
+                let takes = value.len();
+                return Err(format!(
+                    "{id:?} takes {takes} bytes, and what is live of it takes {most} at most"
+                ));
+            }
+        }
+        match kept.next().filter(|(key, _)| key.starts_with(SESSION_KEYS)) {
+            None => Ok(()),
+            Some((key, _)) => Err(format!("no session is open for the key {key}")),
+        }
     }
 
     fn request(
@@ -268,7 +336,7 @@ impl Judge {
                 self.closed.insert(*session);
             }
             ServerAction::SendServerRequest { session, request, payload } => {
-                self.server_request(*session, *request, codec::payload_hash(payload))?;
+                self.server_request(*session, *request, payload)?;
             }
             _ => {}
         }
@@ -279,7 +347,7 @@ impl Judge {
         &mut self,
         session: SessionId,
         request: ServerRequestId,
-        payload_hash: u64,
+        payload: &[u8],
     ) -> Result<(), Broken> {
         let what = || format!("server request {} of {session:?}", request.0);
         let Some(known) = self.open.get_mut(&session) else {
@@ -294,7 +362,7 @@ impl Judge {
         }
         known.last_sent = request.0;
         known.pending.insert(request.0, self.now);
-        self.sent.insert((session, request), payload_hash);
+        self.sent.insert((session, request), (codec::payload_hash(payload), payload.len() as u64));
         Ok(())
     }
 }

@@ -69,7 +69,7 @@ where
             Ok(()) => tally += world.tally,
             Err(problem) => {
                 let history = world.script();
-                panic!("{}", Failure { seed, problem, history });
+                panic!("{}", Failure { seed, operations: OPERATIONS, problem, history });
             }
         }
     }

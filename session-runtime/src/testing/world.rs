@@ -46,6 +46,8 @@ struct Plan {
     leader_change: u64,
     replica_crash: u64,
     client_crash: u64,
+    expiry: u64,
+    internal: u64,
     clock_jump: u64,
     new_limits: u64,
     upgrade: u64,
@@ -65,6 +67,8 @@ impl Plan {
             leader_change: often(60),
             replica_crash: often(60),
             client_crash: often(40),
+            expiry: often(20),
+            internal: often(40),
             clock_jump: often(20),
             new_limits: often(20),
             upgrade: often(40),
@@ -99,9 +103,11 @@ struct Node {
 
 struct Client {
     session: ClientSession,
-    /// Whether it saves itself, and the bytes it saved last.
+    /// The server request delivered last.
+    delivered: u64,
+    /// Whether it saves itself, and the bytes it saved last, with what was delivered then.
     saves: bool,
-    saved: Option<Bytes>,
+    saved: Option<(Bytes, u64)>,
     /// The requests under way, with the moment each began.
     began: BTreeMap<RequestId, u64>,
     /// Grows with each incarnation: what was sent to an earlier one is for nobody.
@@ -176,6 +182,8 @@ pub(super) struct World<'a, M> {
     gate: Admission<SessionKey>,
     retries: RetryDriver,
     clients: Vec<Client>,
+    /// When the last message on each way, from and to each client, arrives.
+    arrivals: BTreeMap<(usize, bool), u64>,
     owners: BTreeMap<SessionId, (usize, u64)>,
     alive: BTreeMap<SessionId, Alive>,
     judge: Judge,
@@ -222,6 +230,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             gate: Admission::new(),
             retries: RetryDriver::new(RetryPolicy { min_age: 300, max_age: 3_000, limit: plan.retry_limit }),
             clients: Vec::new(),
+            arrivals: BTreeMap::new(),
             owners: BTreeMap::new(),
             alive: BTreeMap::new(),
             judge: Judge::default(),
@@ -314,6 +323,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         for number in 0..self.clients.len() {
             self.note_events(number)?;
         }
+        self.clients.iter().try_for_each(|client| self.has_everything(client))?;
         self.check_order()?;
         let mut bytes = None;
         for node in &self.nodes {
@@ -324,6 +334,21 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             }
         }
         self.close_all()
+    }
+
+    /// A client has an answer to all it began, and was given all that was sent to it.
+    fn has_everything(&self, client: &Client) -> Result<(), Broken> {
+        if let Some((request, _)) = client.began.first_key_value() {
+            return Err(format!("{request:?} has no answer, and its client no longer asks for one"));
+        }
+        let Some(session) = client.session.session() else { return Ok(()) };
+        match self.judge.last_sent(session) {
+            Some(sent) if sent != client.delivered => Err(format!(
+                "{session:?} was sent {sent} server requests, and its client was given {}",
+                client.delivered
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// No operation stands in the log before one that had returned when it began.

@@ -12,6 +12,9 @@ use crate::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How many requests a client may have under way.
+const WINDOW: u32 = 6;
+
 impl<M: StateMachine + 'static> World<'_, M> {
     pub(super) fn let_client_act(&mut self, number: usize) -> Result<(), Broken> {
         self.note_events(number)?;
@@ -25,6 +28,9 @@ impl<M: StateMachine + 'static> World<'_, M> {
             if let Ok(request) = client.session.submit(now, payload) {
                 self.started = self.started.saturating_add(1);
                 client.began.insert(request, self.counter);
+                if client.began.len() as u64 > u64::from(WINDOW) {
+                    return Err(format!("a client has more than {WINDOW} requests under way"));
+                }
                 let session = client.session.session();
                 if session.is_some_and(|session| !self.used.insert((session, request))) {
                     return Err(format!("a client used {request:?} of {session:?} for a second command"));
@@ -34,13 +40,17 @@ impl<M: StateMachine + 'static> World<'_, M> {
         if client.saves && (client.saved.is_none() || self.dice.percent(10)) {
             let reserve = self.dice.below(8).saturating_add(1);
             if let Ok(Some(bytes)) = client.session.save(reserve) {
-                client.saved = Some(bytes);
+                client.saved = Some((bytes, client.delivered));
                 client.session.saved(now);
             }
         }
         let incarnation = client.incarnation;
         while let Some(message) = self.clients.get_mut(number).and_then(|client| client.session.poll(now)) {
-            self.send(|| Event::ToServer { client: number, incarnation, message: message.clone() });
+            self.send(number, false, || Event::ToServer {
+                client: number,
+                incarnation,
+                message: message.clone(),
+            });
         }
         Ok(())
     }
@@ -59,6 +69,12 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 }
                 ClientEvent::ServerRequest { request, payload } => {
                     self.tally += Tally { deliveries: 1, ..Tally::default() };
+                    let before = std::mem::replace(&mut client.delivered, request.0);
+                    if request.0 != before.saturating_add(1) {
+                        return Err(format!(
+                            "a client was given {request:?} of {session:?} after number {before}"
+                        ));
+                    }
                     let sent = session.and_then(|session| self.judge.sent(session, request));
                     if session.is_some() && sent != Some(codec::payload_hash(&payload)) {
                         return Err(format!(
@@ -71,6 +87,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
                     let saves = client.saves;
                     let fresh = Client {
                         session: ClientSession::open(client_config(), now),
+                        delivered: 0,
                         saves,
                         saved: None,
                         began: BTreeMap::new(),
@@ -120,7 +137,8 @@ impl<M: StateMachine + 'static> World<'_, M> {
 
 pub(super) fn client_config() -> ClientConfig {
     ClientConfig {
-        window: 6,
+        capabilities: BTreeMap::from([("name".to_owned(), "client".to_owned())]),
+        window: WINDOW,
         ack_delay: Duration::from_millis(20),
         keep_alive: Duration::from_millis(1_500),
         resend_after: Duration::from_millis(250),

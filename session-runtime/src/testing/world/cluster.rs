@@ -2,13 +2,11 @@
 
 use super::{COMPARE_EVERY, Logged, World};
 use crate::{
-    action::{RaftAction, RequestError, ServerAction},
+    action::{CloseReason, RaftAction, ServerAction},
     client::ServerMessage,
     codec,
     error::ApplyError,
-    identity::RequestId,
     machine::StateMachine,
-    session_machine::SessionKey,
     snapshot::Snapshot,
     testing::{failure::Tally, judge::Broken},
 };
@@ -63,7 +61,12 @@ impl<M: StateMachine + 'static> World<'_, M> {
             self.count(&entry.action, &out, ran);
             self.outputs.push((out.clone(), ran));
         }
-        self.check_watermark(number, &entry.action)?;
+        // The judge knows what is needed after the last entry that any replica applied.
+        if index == self.outputs.len() as u64
+            && let Some(node) = self.nodes.get(number)
+        {
+            self.judge.nothing_old_is_kept(&*node.replica, &entry.action)?;
+        }
         self.compare(number, index)?;
         if number == self.leader {
             self.gate.applied(index);
@@ -72,42 +75,28 @@ impl<M: StateMachine + 'static> World<'_, M> {
         Ok(())
     }
 
-    /// What clients no longer need is gone, whichever message said so.
-    pub(super) fn check_watermark(&self, number: usize, action: &RaftAction) -> Result<(), Broken> {
-        let (one, several) = match action {
-            RaftAction::ClientRequest { session, .. } => (Some(*session), [].as_slice()),
-            RaftAction::KeepAlive { sessions } => (None, sessions.as_slice()),
-            _ => return Ok(()),
-        };
-        let Some(node) = self.nodes.get(number) else { return Ok(()) };
-        // Of a replica that is behind, all that can be said is what the furthest one was told.
-        if node.replica.last_applied() != self.outputs.len() as u64 {
-            return Ok(());
-        }
-        for session in one.into_iter().chain(several.iter().map(|alive| alive.session)) {
-            let Some(watermark) = self.judge.watermark(session).filter(|watermark| watermark.0 > 1) else {
-                continue;
-            };
-            let request = RequestId(watermark.0.saturating_sub(1));
-            let key = SessionKey { session, request, payload_hash: 0 };
-            if node.replica.answer_to(&key) != Some(Err(RequestError::ResponseEvicted)) {
-                return Err(format!(
-                    "{request:?} of {session:?} is still kept, and the client needs nothing below {watermark:?}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn count(&mut self, action: &RaftAction, out: &[ServerAction], ran: u64) {
-        let closed = out.iter().filter(|action| matches!(action, ServerAction::SessionClosed { .. })).count();
         let duplicate = matches!(action, RaftAction::ClientRequest { .. }) && ran == 0;
+        let internal = matches!(action, RaftAction::InternalCommand { .. }) && ran > 0;
         self.tally += Tally {
             entries: 1,
             duplicates: u64::from(duplicate),
-            sessions_closed: closed as u64,
+            internal: u64::from(internal),
             ..Tally::default()
         };
+        let none = Tally::default();
+        for action in out {
+            self.tally += match action {
+                ServerAction::SessionRefused { .. } => Tally { refused: 1, ..none },
+                ServerAction::SessionClosed { reason, .. } => match reason {
+                    CloseReason::Expired => Tally { expired: 1, ..none },
+                    CloseReason::Idle => Tally { idle: 1, ..none },
+                    CloseReason::Evicted => Tally { evicted: 1, ..none },
+                    CloseReason::SlowConsumer => Tally { slow_consumers: 1, ..none },
+                },
+                _ => continue,
+            };
+        }
     }
 
     /// The leader sends what an entry gave.
@@ -150,6 +139,9 @@ impl<M: StateMachine + 'static> World<'_, M> {
             let digest = codec::payload_hash(&bytes);
             if *self.digests.entry(index).or_insert(digest) != digest {
                 return Err(format!("replicas hold different dictionaries at index {index}"));
+            }
+            if index == self.outputs.len() as u64 {
+                self.judge.is_bounded(&snapshot.dictionary().map_err(|error| error.to_string())?)?;
             }
         }
         if self.dice.percent(50) {

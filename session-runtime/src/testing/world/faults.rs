@@ -20,6 +20,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
             (roll(self.plan.leader_change), roll(self.plan.replica_crash), roll(self.plan.client_crash));
         let (clock, limits, upgrade) =
             (roll(self.plan.clock_jump), roll(self.plan.new_limits), roll(self.plan.upgrade));
+        let (expiry, internal) = (roll(self.plan.expiry), roll(self.plan.internal));
         if leader {
             self.change_leader(true)?;
         }
@@ -44,10 +45,36 @@ impl<M: StateMachine + 'static> World<'_, M> {
             let leads = self.nodes.get(self.leader).is_some_and(|node| !node.old);
             // A leader refuses an upgrade beyond its own build before the log.
             if leads && let Ok(version) = u32::try_from(version) {
+                self.tally += Tally { upgrades: 1, ..Tally::default() };
                 self.append(RaftAction::Upgrade { version }, None);
             }
         }
+        if expiry {
+            self.expire_session();
+        }
+        if internal {
+            let payload = (self.commands)(&mut self.dice)?;
+            self.append(RaftAction::InternalCommand { payload }, None);
+        }
         Ok(())
+    }
+
+    /// A client says goodbye, with whatever it has under way, or an operator closes a session.
+    fn expire_session(&mut self) {
+        if self.dice.percent(50) {
+            let number = usize::try_from(self.dice.below(self.clients.len() as u64)).unwrap_or(0);
+            let now = self.time();
+            if let Some(client) =
+                self.clients.get_mut(number).filter(|client| client.session.session().is_some())
+            {
+                client.session.close(now);
+            }
+        } else {
+            let open = self.nodes.get(self.leader).map(|node| node.replica.sessions()).unwrap_or_default();
+            if let Some(session) = self.dice.pick(&open).copied() {
+                self.append(RaftAction::SessionExpired { session }, None);
+            }
+        }
     }
 
     pub(super) fn draw_limits(&mut self) -> Limits {
@@ -56,7 +83,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
             self.dice.percent(50).then_some(drawn)
         };
         Limits {
-            idle_timeout: maybe(2_000, 20_000),
+            idle_timeout: maybe(500, 8_000),
             max_sessions: maybe(1, 8).and_then(|max| u32::try_from(max).ok()),
             max_cached_bytes: maybe(0, 400),
             max_pending_requests: maybe(1, 10).and_then(|max| u32::try_from(max).ok()),
@@ -140,10 +167,12 @@ impl<M: StateMachine + 'static> World<'_, M> {
         node.up = true;
         node.replica = match &node.saved {
             None => self.builds.fresh(node.old),
-            Some(snapshot) => self
-                .builds
-                .restored(snapshot, node.old)
-                .map_err(|error| format!("a replica does not come back from its own snapshot: {error}"))?,
+            Some(snapshot) => {
+                self.tally += Tally { replica_restores: 1, ..Tally::default() };
+                self.builds
+                    .restored(snapshot, node.old)
+                    .map_err(|error| format!("a replica does not come back from its own snapshot: {error}"))?
+            }
         };
         self.catch_up(number)
     }
@@ -153,7 +182,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
         let Some(client) = self.clients.get(number) else { return };
         self.tally += Tally { client_crashes: 1, ..Tally::default() };
         let incarnation = client.incarnation.saturating_add(1);
-        let restored = client.saved.as_ref().and_then(|bytes| {
+        let restored = client.saved.as_ref().and_then(|(bytes, _)| {
             ClientSession::restore(bytes, client_config(), Duration::from_millis(self.now)).ok()
         });
         let next = match restored {
@@ -168,7 +197,8 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 let began = client.began.iter().filter(|(request, _)| under_way.contains(request));
                 let began = began.map(|(request, moment)| (*request, *moment)).collect();
                 let saved = client.saved.clone();
-                Client { session, saves: true, saved, began, incarnation }
+                let delivered = saved.as_ref().map_or(0, |(_, delivered)| *delivered);
+                Client { session, delivered, saves: true, saved, began, incarnation }
             }
             None => self.new_client(client.saves, incarnation),
         };
@@ -181,7 +211,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
 
     pub(super) fn new_client(&self, saves: bool, incarnation: u64) -> Client {
         let session = ClientSession::open(client_config(), self.time());
-        Client { session, saves, saved: None, began: BTreeMap::new(), incarnation }
+        Client { session, delivered: 0, saves, saved: None, began: BTreeMap::new(), incarnation }
     }
 
     /// No more faults: everybody comes back, and all must be settled.

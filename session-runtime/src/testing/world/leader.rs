@@ -5,14 +5,16 @@ use crate::{
     action::{Alive, RaftAction},
     admission::Admit,
     client::{ClientMessage, ServerMessage},
-    identity::{SessionId, Timestamp},
+    identity::{RequestId, SessionId, Timestamp},
     machine::StateMachine,
     session_machine::SessionKey,
     testing::{failure::Tally, judge::Broken},
 };
+use bytes::Bytes;
 
 impl<M: StateMachine + 'static> World<'_, M> {
-    pub(super) fn send(&mut self, packet: impl Fn() -> Event) {
+    /// Sends a message to or from a client.
+    pub(super) fn send(&mut self, client: usize, to_client: bool, packet: impl Fn() -> Event) {
         let copies = if self.healed {
             1
         } else if self.dice.percent(self.plan.lost) {
@@ -28,6 +30,13 @@ impl<M: StateMachine + 'static> World<'_, M> {
             // A healed network keeps the order, too.
             let most = if self.healed { 0 } else { self.plan.delay };
             let delay = self.dice.below(most.saturating_add(1)).saturating_add(1);
+            let arrival = self.now.saturating_add(delay);
+            let last = self.arrivals.entry((client, to_client)).or_default();
+            if arrival < *last {
+                self.tally += Tally { reordered: 1, ..Tally::default() };
+            } else {
+                *last = arrival;
+            }
             self.at(delay, packet());
         }
     }
@@ -37,7 +46,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
         if let Some((client, incarnation)) = self.owners.get(&session).copied()
             && self.clients.get(client).is_some_and(|client| client.incarnation == incarnation)
         {
-            self.send(|| Event::ToClient { client, incarnation, message: message.clone() });
+            self.send(client, true, || Event::ToClient { client, incarnation, message: message.clone() });
         }
     }
 
@@ -130,26 +139,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 self.tell(session, &if open { ServerMessage::Continued { session } } else { closed });
             }
             ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
-                let key = SessionKey::new(session, request, &payload);
-                match self.gate.admit(self.term, &key, node.replica.answer_to(&key)) {
-                    Admit::Answered(result) => {
-                        self.tally += Tally { duplicates: 1, ..Tally::default() };
-                        self.alive.insert(session, Alive { session, lowest_pending, acked });
-                        self.tell(session, &ServerMessage::answer(session, request, result));
-                    }
-                    Admit::InFlight { index } if index <= node.replica.last_applied() => {
-                        return Err(format!(
-                            "{request:?} of {session:?} has no answer and waits for entry {index}, which is past"
-                        ));
-                    }
-                    Admit::InFlight { .. } => {}
-                    Admit::Append => {
-                        let action =
-                            RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-                        let index = self.append(action, None);
-                        self.report(key, index);
-                    }
-                }
+                return self.serve_request(Alive { session, lowest_pending, acked }, request, payload);
             }
             ClientMessage::Query { .. } => {}
             ClientMessage::Ack { session, request } => {
@@ -158,8 +148,42 @@ impl<M: StateMachine + 'static> World<'_, M> {
             ClientMessage::KeepAlive { session, lowest_pending, acked } => {
                 self.alive.insert(session, Alive { session, lowest_pending, acked });
             }
+            ClientMessage::Close { session } if !node.replica.sessions().contains(&session) => {
+                self.tell(session, &ServerMessage::Closed { session, reason: None });
+            }
             ClientMessage::Close { session } => {
                 self.append(RaftAction::SessionExpired { session }, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_request(&mut self, sign: Alive, request: RequestId, payload: Bytes) -> Result<(), Broken> {
+        let Some(node) = self.nodes.get(self.leader) else { return Ok(()) };
+        let Alive { session, lowest_pending, acked } = sign;
+        let key = SessionKey::new(session, request, &payload);
+        let applied = node.replica.last_applied();
+        let unapplied = (self.log.len() as u64).saturating_sub(applied);
+        match self.gate.admit(self.term, &key, node.replica.answer_to(&key)) {
+            Admit::Answered(result) => {
+                self.tally += Tally { duplicates: 1, ..Tally::default() };
+                self.alive.insert(session, sign);
+                self.tell(session, &ServerMessage::answer(session, request, result));
+            }
+            Admit::InFlight { index } if index <= applied => {
+                return Err(format!(
+                    "{request:?} of {session:?} has no answer and waits for entry {index}, which is past"
+                ));
+            }
+            Admit::InFlight { .. } => {}
+            Admit::Append if self.gate.len() as u64 > unapplied => {
+                let marks = self.gate.len();
+                return Err(format!("the gate keeps {marks} requests, and {unapplied} entries wait"));
+            }
+            Admit::Append => {
+                let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
+                let index = self.append(action, None);
+                self.report(key, index);
             }
         }
         Ok(())
@@ -175,6 +199,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
     /// The gate is told of an append: at once, or so late that the entry may have been applied.
     pub(super) fn report(&mut self, key: SessionKey, index: u64) {
         if !self.healed && self.dice.percent(self.plan.late_report) {
+            self.tally += Tally { late_reports: 1, ..Tally::default() };
             let delay = self.dice.below(60);
             self.at(delay, Event::Appended { key, term: self.term, index });
         } else {
