@@ -477,6 +477,32 @@ fn every_error_has_words_of_its_own() {
 }
 
 #[test]
+fn a_reconnected_client_acknowledges_again_what_it_received() {
+    let mut client = open();
+    let hello = ClientMessage::Continue { session: SESSION };
+    client.reconnected(ms(5));
+    assert_eq!(messages(&mut client, ms(5)), std::slice::from_ref(&hello), "nothing was received");
+    push(&mut client, ms(10), 1);
+    assert_eq!(messages(&mut client, ms(30)), [ack(1)]);
+    client.reconnected(ms(40));
+    assert_eq!(messages(&mut client, ms(40)), [hello, ack(1)]);
+    push(&mut client, ms(50), 1);
+    assert_eq!(messages(&mut client, ms(70)), [ack(1)], "a copy of the last one, too");
+}
+
+#[test]
+fn a_save_that_holds_nothing_new_acknowledges_nothing() {
+    let mut client = open();
+    push(&mut client, ms(10), 1);
+    assert_eq!(messages(&mut client, ms(30)), [ack(1)]);
+    for now in [40, 80] {
+        client.save(5).unwrap();
+        client.saved(ms(now));
+        assert_eq!(messages(&mut client, ms(now + 20)), []);
+    }
+}
+
+#[test]
 fn the_window_bounds_the_requests_under_way() {
     let mut client = open();
     for _ in 0..4 {
@@ -626,10 +652,14 @@ fn damaged_saved_bytes_are_refused() {
     for length in 0..bytes.len() {
         assert!(ClientSession::restore(&bytes[..length], config(), ms(0)).is_err(), "cut at {length}");
     }
-    for number in [0, 7] {
+    let restored = |number| {
         let pending = vec![(RequestId(number), payload("a"))];
         let body = codec::encode_state(&(SESSION, 6u64, ServerRequestId(0), pending)).unwrap();
-        let error = ClientSession::restore(&[&[1], &body[..]].concat(), config(), ms(0)).unwrap_err();
+        ClientSession::restore(&[&[1], &body[..]].concat(), config(), ms(0))
+    };
+    assert!(restored(1).is_ok() && restored(6).is_ok());
+    for number in [0, 7] {
+        let error = restored(number).unwrap_err();
         assert!(error.to_string().contains("beyond the reserved numbers"), "{number}: {error}");
     }
     let mut later = bytes.to_vec();

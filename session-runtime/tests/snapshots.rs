@@ -295,6 +295,55 @@ fn a_future_format_is_refused() {
     assert_eq!(Snapshot::from_bytes(&future).err(), Some(SnapshotError::UnknownFormat { version: 2 }));
 }
 
+/// The start of a snapshot's bytes, and the checksum of its last whole block.
+fn meta_of(bytes: &[u8]) -> (&[u8], u64) {
+    let length = u64::from_le_bytes(bytes[21..29].try_into().unwrap());
+    let (start, _) = bytes.split_at(usize::try_from(29 + length + 8).unwrap());
+    (start, u64::from_le_bytes(*start.last_chunk().unwrap()))
+}
+
+/// A block with its checksum, which goes on from the one before it.
+fn block(kind: u8, body: &[u8], before: u64) -> Vec<u8> {
+    let block = [&[kind], &(body.len() as u64).to_le_bytes()[..], body].concat();
+    let checksum = xxh3_64_with_seed(&block, before);
+    [block, checksum.to_le_bytes().to_vec()].concat()
+}
+
+#[test]
+fn an_end_that_counts_otherwise_is_damage() {
+    let bytes = rich().machine.snapshot().unwrap().to_bytes().unwrap();
+    let (meta, checksum) = meta_of(&bytes);
+    let read = |count: u64| {
+        Snapshot::from_bytes(&[meta, &block(3, &count.to_le_bytes(), checksum)].concat()).map(|_| ())
+    };
+    assert_eq!(read(0), Ok(()));
+    assert_eq!(read(1), Err(SnapshotError::Damaged { block: 2 }));
+}
+
+#[test]
+fn a_block_larger_than_any_is_damage_and_one_as_large_may_come() {
+    let bytes = rich().machine.snapshot().unwrap().to_bytes().unwrap();
+    let (meta, _) = meta_of(&bytes);
+    let largest = codec::MAX_STATE as u64 + (1 << 20);
+    let read =
+        |length: u64| Snapshot::from_bytes(&[meta, &[2], &length.to_le_bytes(), b"so far"].concat()).err();
+    assert_eq!(read(largest), Some(SnapshotError::Truncated));
+    assert_eq!(read(largest + 1), Some(SnapshotError::Damaged { block: 2 }));
+}
+
+#[test]
+fn an_input_that_fails_behind_the_end_is_an_error() {
+    struct Failing;
+    impl std::io::Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the disk is gone"))
+        }
+    }
+    let bytes = rich().machine.snapshot().unwrap().to_bytes().unwrap();
+    let error = Snapshot::read_from(std::io::Read::chain(&bytes[..], Failing)).err();
+    assert!(matches!(error, Some(SnapshotError::Io { .. })), "{error:?}");
+}
+
 #[test]
 fn what_is_no_snapshot_is_refused() {
     assert_eq!(Snapshot::from_bytes(b"#!/bin/sh\nexit 0").err(), Some(SnapshotError::NotASnapshot));

@@ -142,7 +142,6 @@ pub(super) fn client_config() -> ClientConfig {
         ack_delay: Duration::from_millis(20),
         keep_alive: Duration::from_millis(1_500),
         resend_after: Duration::from_millis(250),
-        ..ClientConfig::default()
     }
 }
 
