@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use session_runtime::{RefuseReason, RequestError, Response, SessionId, SessionKey};
+use session_runtime::{RequestError, Response, SessionKey};
 use std::fmt;
 
 openraft::declare_raft_types!(
@@ -50,8 +50,6 @@ impl AsRef<[u8]> for Proposal {
 pub enum Applied {
     /// Nothing beyond the fact.
     Done,
-    /// What became of a session's creation.
-    Created(Result<SessionId, RefuseReason>),
     /// The answer to an internal command.
     Internal(Result<Response, RequestError>),
 }

@@ -117,6 +117,12 @@ pub const fn highest_since(commands: &[Variant], state: &[StateField]) -> u32 {
 }
 
 impl Schema {
+    /// The name of an encoded command, read off its tag alone: the rest may still be no command at all.
+    pub fn command_name(&self, payload: &[u8]) -> Option<&'static str> {
+        let tag: u32 = crate::codec::decode_start(payload).ok()?;
+        self.commands.get(usize::try_from(tag).ok()?).map(|variant| variant.name)
+    }
+
     /// The handler of a command.
     pub fn handler(&self, command: &str) -> Option<&'static Handler> {
         self.handlers.iter().find(|handler| handler.command == command)

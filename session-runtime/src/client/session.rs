@@ -334,6 +334,18 @@ impl ClientSession {
         self.pending.keys().filter_map(move |request| self.message(session?, *request))
     }
 
+    /// The message of a request that was just taken, without a look at all that may be due: what
+    /// [`poll`](Self::poll) would give for it. `None` while the session is not open.
+    pub fn send(&mut self, now: Duration, request: RequestId) -> Option<ClientMessage> {
+        let Stage::Open { session, hello: false } = self.stage else { return None };
+        let pending = self.pending.get_mut(&request)?;
+        pending.send.sent(now, &self.config);
+        pending.may_run = true;
+        self.ack_at = None;
+        self.last_sign_of_life = now;
+        self.message(session, request)
+    }
+
     /// The next message to send, if any. Call it again until it gives `None`.
     pub fn poll(&mut self, now: Duration) -> Option<ClientMessage> {
         let message = self.next_message(now)?;

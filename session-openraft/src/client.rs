@@ -1,0 +1,276 @@
+//! A client in the node's own process.
+
+use crate::error::NodeError;
+use crate::half::Half;
+use crate::service::Service;
+use bytes::Bytes;
+use session_runtime::client::{Call, ClientError, ClientMessage};
+use session_runtime::{
+    RaftAction, RequestId, Response, ServerRequestId, SessionId, SessionKey, StateMachine, Wire, codec,
+};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client of a [`Node`](crate::Node), with a session of its own: what a generated typed client calls.
+///
+/// Share it behind a reference or an [`Arc`]: calls may run at the same time. Dropping it closes the session, unless
+/// its bytes were stored ([`save`](Self::save), [`saving`](Self::saving)); then the session waits to be
+/// [resumed](crate::Node::resume).
+///
+/// ```
+/// # use session_openraft::{Config, Node};
+/// # use session_runtime::{State, state_machine};
+/// # #[state_machine]
+/// # pub enum CounterCommand { Add { amount: u64 } }
+/// # #[derive(Default, State)]
+/// # pub struct Counter { value: u64 }
+/// # #[state_machine(command = CounterCommand)]
+/// # impl Counter {
+/// #     fn add(&mut self, amount: u64) -> u64 { self.value = self.value.saturating_add(amount); self.value }
+/// #     #[query] fn value(&self) -> u64 { self.value }
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::<Counter>::open_with(Config::in_memory()).await?;
+/// let client = node.client().await?;
+/// let counter = CounterClient::new(&client);
+/// assert_eq!(counter.add(5).await?, 5);
+/// // Linearizable: it sees every answer that was given before it was asked.
+/// assert_eq!(counter.value().await?, 5);
+/// // Whatever this node has applied, without asking whether it still leads.
+/// assert_eq!(CounterClient::new(client.stale()).value().await?, 5);
+/// # Ok(())
+/// # }
+/// ```
+pub struct NodeClient<M: StateMachine + Send + Sync + 'static> {
+    service: Arc<Service<M>>,
+    half: Arc<Half>,
+}
+
+impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
+    /// Starts the client's timers, and waits until its session is open.
+    pub(crate) async fn connect(service: Arc<Service<M>>, half: Half) -> Result<Self, ClientError> {
+        let client = Self { service, half: Arc::new(half) };
+        tokio::spawn(keep_timers(Arc::clone(&client.service), Arc::clone(&client.half)));
+        client.half.opened().await?;
+        Ok(client)
+    }
+
+    /// The session, until it is closed.
+    pub fn session(&self) -> Option<SessionId> {
+        self.half.session()
+    }
+
+    /// The next request of the machine to this client, each once and in order. `None` once the session is over.
+    pub async fn server_request(&self) -> Option<(ServerRequestId, M::ServerRequest)>
+    where
+        M::ServerRequest: Wire,
+    {
+        let (request, payload) = self.half.server_request().await?;
+        Some((request, codec::decode(&payload).ok()?))
+    }
+
+    /// The machine's requests to this client, as a stream that ends with the session.
+    pub fn server_requests(&self) -> ServerRequests<'_, M> {
+        ServerRequests { client: self, next: None }
+    }
+
+    /// The same session, whose queries read what this node has applied: at once, and possibly stale.
+    pub fn stale(&self) -> Stale<'_, M> {
+        Stale(self)
+    }
+
+    /// The same session, with its bytes stored before each command is sent. After a crash,
+    /// [`Node::resume`](crate::Node::resume) goes on with the bytes stored last, and
+    /// [`recovered`](Self::recovered) tells what became of the command that was under way.
+    pub fn saving<F>(&self, store: F) -> Saving<'_, M, F>
+    where
+        F: Fn(&[u8]) -> io::Result<()> + Send + Sync,
+    {
+        Saving { client: self, store }
+    }
+
+    /// The bytes from which this client can be resumed, with the next `reserve` request numbers reserved. Store
+    /// them, then call [`saved`](Self::saved).
+    pub fn save(&self, reserve: u64) -> Result<Bytes, ClientError> {
+        let bytes = self.half.save(reserve).map_err(ClientError::Encode)?;
+        bytes.ok_or_else(|| ClientError::NotSent("the session is over; open a new client".to_owned()))
+    }
+
+    /// The bytes of the last [`save`](Self::save) are stored.
+    pub fn saved(&self) {
+        self.half.saved(self.service.clock.elapsed());
+    }
+
+    /// What became of a command that was under way when the bytes were stored from which this client was resumed;
+    /// `None` when there is no other.
+    pub async fn recovered(&self) -> Option<(RequestId, Result<Response, ClientError>)> {
+        self.half.recovered().await
+    }
+
+    /// Closes the session, and waits until it is closed.
+    pub async fn close(self) {
+        self.half.close(self.service.clock.elapsed());
+        self.half.closed().await;
+    }
+
+    /// Sends a command that was taken, and waits for its answer.
+    async fn complete(
+        &self,
+        request: RequestId,
+        message: Option<ClientMessage>,
+    ) -> Result<Response, ClientError> {
+        let mut giving_up = GivingUp { half: &self.half, request: Some(request) };
+        if let Some(ClientMessage::Request { session, request, lowest_pending, acked, payload }) = message {
+            // A number that never went out is neither answered nor in the log: the gate need not be asked.
+            let key = SessionKey::new(session, request, &payload);
+            let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
+            let written = match self.service.propose(action, Some(key)).await {
+                Ok(written) => self.service.outcome(Some(key), written.await).map(|_| ()),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(()) => {}
+                Err(NodeError::NotLeader { .. }) => self.half.timers.notify_one(),
+                Err(NodeError::Encode(error)) => return Err(ClientError::Encode(error)),
+                Err(error) => return Err(ClientError::Transport(error.to_string())),
+            }
+        }
+        let answered = self.half.answer(request).await;
+        giving_up.request = None;
+        answered
+    }
+
+    fn read(&self, payload: &[u8]) -> Result<Bytes, ClientError> {
+        self.service.machine().query(payload).map_err(|error| ClientError::Query(error.to_string()))
+    }
+}
+
+impl<M: StateMachine + Send + Sync + 'static> Call for NodeClient<M> {
+    async fn command(&self, payload: Bytes) -> Result<Response, ClientError> {
+        let (request, message) = self.half.submit(|| self.service.clock.elapsed(), &payload).await?;
+        self.complete(request, message).await
+    }
+
+    async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
+        self.half.reject_unless_running()?;
+        self.service.read_index().await.map_err(|error| ClientError::Query(error.to_string()))?;
+        self.read(&payload)
+    }
+}
+
+impl<M: StateMachine + Send + Sync + 'static> Drop for NodeClient<M> {
+    fn drop(&mut self) {
+        if !self.half.is_saved() {
+            self.half.close(self.service.clock.elapsed());
+        } else if let Some(session) = self.half.session() {
+            self.service.forget(session);
+            self.half.fail(&crate::error::Stopped::Shutdown);
+        }
+    }
+}
+
+/// A call whose caller may stop waiting for it at any moment.
+struct GivingUp<'a> {
+    half: &'a Half,
+    request: Option<RequestId>,
+}
+
+impl Drop for GivingUp<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request {
+            self.half.abandon(request);
+        }
+    }
+}
+
+/// A [`NodeClient`] whose queries may be stale: see [`NodeClient::stale`].
+pub struct Stale<'a, M: StateMachine + Send + Sync + 'static>(&'a NodeClient<M>);
+
+impl<M: StateMachine + Send + Sync + 'static> Call for Stale<'_, M> {
+    fn command(&self, payload: Bytes) -> impl Future<Output = Result<Response, ClientError>> + Send {
+        self.0.command(payload)
+    }
+
+    async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
+        self.0.read(&payload)
+    }
+}
+
+/// A [`NodeClient`] that is stored before each command: see [`NodeClient::saving`].
+pub struct Saving<'a, M: StateMachine + Send + Sync + 'static, F> {
+    client: &'a NodeClient<M>,
+    store: F,
+}
+
+impl<M, F> Call for Saving<'_, M, F>
+where
+    M: StateMachine + Send + Sync + 'static,
+    F: Fn(&[u8]) -> io::Result<()> + Send + Sync,
+{
+    async fn command(&self, payload: Bytes) -> Result<Response, ClientError> {
+        let NodeClient { service, half } = self.client;
+        let (request, message) = half.submit_saved(|| service.clock.elapsed(), &payload, &self.store).await?;
+        self.client.complete(request, message).await
+    }
+
+    fn query(&self, payload: Bytes) -> impl Future<Output = Result<Bytes, ClientError>> + Send {
+        self.client.query(payload)
+    }
+}
+
+/// The machine's requests to a client: see [`NodeClient::server_requests`].
+pub struct ServerRequests<'a, M: StateMachine + Send + Sync + 'static> {
+    client: &'a NodeClient<M>,
+    next: Option<Next<'a>>,
+}
+
+type Next<'a> = std::pin::Pin<Box<dyn Future<Output = Option<(ServerRequestId, Bytes)>> + Send + 'a>>;
+
+impl<M> futures_core::Stream for ServerRequests<'_, M>
+where
+    M: StateMachine + Send + Sync + 'static,
+    M::ServerRequest: Wire,
+{
+    type Item = (ServerRequestId, M::ServerRequest);
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        let client = self.client;
+        let next = self.next.get_or_insert_with(|| Box::pin(client.half.server_request()));
+        let ready = std::task::ready!(next.as_mut().poll(cx));
+        self.next = None;
+        std::task::Poll::Ready(
+            ready.and_then(|(request, payload)| Some((request, codec::decode(&payload).ok()?))),
+        )
+    }
+}
+
+/// Sends what a client's timers say: keep-alives, acknowledgments, and again what has no answer.
+async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Service<M>>, half: Arc<Half>) {
+    let mut stopped = service.watch_stopped();
+    while !half.is_over() {
+        let (messages, wake) = half.poll(service.clock.elapsed());
+        for message in messages {
+            let (service, half) = (Arc::clone(&service), Arc::clone(&half));
+            // Each in a task of its own: one that waits for the log must not hold up the others.
+            tokio::spawn(async move {
+                if let Err(error) = service.serve(&half, message).await {
+                    tracing::debug!("a client's message was not served: {error}");
+                }
+            });
+        }
+        let wait = wake.map_or(Duration::from_hours(1), |wake| wake.saturating_sub(service.clock.elapsed()));
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = half.timers.notified() => {}
+            _ = stopped.wait_for(Option::is_some) => break,
+        }
+    }
+    if let Some(reason) = service.stopped() {
+        half.fail(&reason);
+    }
+}

@@ -1,0 +1,397 @@
+//! The client's half of a session in this process: who waits for which answer, and what came from the machine.
+
+use crate::error::Stopped;
+use crate::service::lock;
+use bytes::Bytes;
+use session_runtime::client::{
+    ClientConfig, ClientError, ClientEvent, ClientMessage, ClientSession, ServerMessage, SubmitError,
+};
+use session_runtime::{
+    CloseReason, EncodeError, RefuseReason, RequestId, Response, ServerRequestId, SessionId,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// How many server requests wait here for an application that does not take them. One more is not received: it
+/// stays with the machine, which sends it again.
+const MAX_UNREAD: usize = 1_024;
+
+pub(crate) type Answered = Result<Response, ClientError>;
+
+pub(crate) struct Half {
+    state: Mutex<State>,
+    /// Wakes the task that keeps the timers.
+    pub(crate) timers: Notify,
+    /// Something changed that a waiting caller may want to know.
+    changed: Notify,
+}
+
+struct State {
+    session: ClientSession,
+    /// The number of the attempt that opens the session.
+    attempt: u64,
+    waiting: BTreeMap<RequestId, Waiting>,
+    /// Callers that wait for `changed`.
+    watchers: u32,
+    unread: VecDeque<(ServerRequestId, Bytes)>,
+    recovered: VecDeque<(RequestId, Answered)>,
+    refused: Option<RefuseReason>,
+    /// The node knows this client: it does once it created the session, or was told to go on with it.
+    known: bool,
+    end: Option<End>,
+    /// Its bytes were stored: the session is to outlive this process.
+    saved: bool,
+}
+
+enum Waiting {
+    /// It is under way, and nobody listens yet.
+    Sent,
+    Listening(oneshot::Sender<Answered>),
+    Ended(Answered),
+}
+
+#[derive(Clone)]
+enum End {
+    Closed(Option<CloseReason>),
+    Stopped(Stopped),
+}
+
+impl Half {
+    pub(crate) fn open(config: ClientConfig, now: Duration) -> Self {
+        Self::new(ClientSession::open(config, now), false)
+    }
+
+    /// A half that goes on with the session of saved bytes.
+    pub(crate) fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, ClientError> {
+        let session = ClientSession::restore(bytes, config, now)
+            .map_err(|error| ClientError::NotSent(format!("these bytes are no saved client: {error}")))?;
+        Ok(Self::new(session, true))
+    }
+
+    fn new(session: ClientSession, saved: bool) -> Self {
+        let state = State {
+            session,
+            attempt: 0,
+            waiting: BTreeMap::new(),
+            watchers: 0,
+            unread: VecDeque::new(),
+            recovered: VecDeque::new(),
+            refused: None,
+            known: !saved,
+            end: None,
+            saved,
+        };
+        Self { state: Mutex::new(state), timers: Notify::new(), changed: Notify::new() }
+    }
+
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        lock(&self.state).session.session()
+    }
+
+    /// Waits until `look` finds something.
+    async fn until<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = lock(&self.state);
+                if let Some(found) = look(&mut state) {
+                    return found;
+                }
+                // Under the lock, so that a change after it is not missed.
+                state.watchers = state.watchers.saturating_add(1);
+            }
+            let _watching = Watching(self);
+            changed.await;
+        }
+    }
+
+    /// Waits until the session is open, or says why it is not.
+    pub(crate) async fn opened(&self) -> Result<SessionId, ClientError> {
+        self.until(|state| {
+            if let Some(end) = &state.end {
+                return Some(Err(end.not_sent()));
+            }
+            if let Some(reason @ RefuseReason::Full) = state.refused {
+                return Some(Err(ClientError::Refused(reason)));
+            }
+            state.session.session().filter(|_| state.known).map(Ok)
+        })
+        .await
+    }
+
+    /// Waits until the session is over.
+    pub(crate) async fn closed(&self) {
+        self.until(|state| state.end.as_ref().map(|_| ())).await;
+    }
+
+    // Requests.
+
+    /// Takes a command and gives the message that carries it. Waits while too many are under way.
+    pub(crate) async fn submit(
+        &self,
+        now: impl Fn() -> Duration,
+        payload: &Bytes,
+    ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
+        self.until(|state| match state.submit(now(), payload) {
+            Ok(request) => Some(Ok((request, state.session.send(now(), request)))),
+            Err(SubmitError::WindowFull) => None,
+            Err(error) => Some(Err(state.not_taken(error))),
+        })
+        .await
+    }
+
+    /// As [`submit`](Self::submit), with the client's bytes stored before anything is sent.
+    pub(crate) async fn submit_saved(
+        &self,
+        now: impl Fn() -> Duration,
+        payload: &Bytes,
+        store: impl Fn(&[u8]) -> std::io::Result<()>,
+    ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
+        self.until(|state| {
+            let request = match state.submit(now(), payload) {
+                Ok(request) => request,
+                Err(SubmitError::WindowFull) => return None,
+                Err(SubmitError::SaveFirst) => {
+                    // Numbers are free once bytes that reserve them are stored.
+                    if let Err(error) = state.save_with(now(), &store) {
+                        return Some(Err(error));
+                    }
+                    match state.submit(now(), payload) {
+                        Ok(request) => request,
+                        Err(error) => return Some(Err(state.not_taken(error))),
+                    }
+                }
+                Err(error) => return Some(Err(state.not_taken(error))),
+            };
+            if let Err(error) = state.save_with(now(), &store) {
+                // It never went out, so it never runs.
+                state.session.abandon(request);
+                state.waiting.remove(&request);
+                return Some(Err(error));
+            }
+            Some(Ok((request, state.session.send(now(), request))))
+        })
+        .await
+    }
+
+    /// The answer to a request, when it has come.
+    pub(crate) async fn answer(&self, request: RequestId) -> Answered {
+        let listening = {
+            let mut state = lock(&self.state);
+            if let Some(Waiting::Ended(answered)) = state.waiting.remove(&request) {
+                return answered;
+            }
+            let (tell, listening) = oneshot::channel();
+            state.waiting.insert(request, Waiting::Listening(tell));
+            listening
+        };
+        listening.await.unwrap_or_else(|_| Err(ClientError::Transport("the client was dropped".to_owned())))
+    }
+
+    /// The caller gave up.
+    pub(crate) fn abandon(&self, request: RequestId) {
+        let mut state = lock(&self.state);
+        state.waiting.remove(&request);
+        state.session.abandon(request);
+    }
+
+    pub(crate) fn reject_unless_running(&self) -> Result<(), ClientError> {
+        lock(&self.state).end.as_ref().map_or(Ok(()), |end| Err(end.not_sent()))
+    }
+
+    // Timers.
+
+    /// What is to be sent now, and when to ask again.
+    pub(crate) fn poll(&self, now: Duration) -> (Vec<ClientMessage>, Option<Duration>) {
+        let mut state = lock(&self.state);
+        let mut messages = Vec::new();
+        while let Some(message) = state.session.poll(now) {
+            if let ClientMessage::Create { attempt, .. } = message {
+                state.attempt = attempt;
+            }
+            messages.push(message);
+        }
+        (messages, state.session.next_wake())
+    }
+
+    // From the machine.
+
+    pub(crate) fn created(&self, now: Duration, session: SessionId) {
+        let attempt = lock(&self.state).attempt;
+        self.receive(now, ServerMessage::Created { attempt, session });
+    }
+
+    pub(crate) fn refused(&self, now: Duration, reason: RefuseReason) {
+        let attempt = lock(&self.state).attempt;
+        self.receive(now, ServerMessage::Refused { attempt, reason });
+    }
+
+    pub(crate) fn receive(&self, now: Duration, message: ServerMessage) {
+        let answer = matches!(message, ServerMessage::Response { .. });
+        let watched = {
+            let mut state = lock(&self.state);
+            if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread.len() >= MAX_UNREAD {
+                return;
+            }
+            state.known |= matches!(message, ServerMessage::Continued { .. });
+            state.session.receive(now, message);
+            state.note_events();
+            state.watchers > 0
+        };
+        if watched {
+            self.changed.notify_waiters();
+        }
+        if !answer {
+            self.timers.notify_one();
+        }
+    }
+
+    /// The node stopped: nobody waits any longer.
+    pub(crate) fn fail(&self, reason: &Stopped) {
+        let mut state = lock(&self.state);
+        state.end.get_or_insert(End::Stopped(reason.clone()));
+        for request in state.waiting.keys().copied().collect::<Vec<_>>() {
+            state.end_request(request, Err(ClientError::Transport(reason.to_string())));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        self.timers.notify_one();
+    }
+
+    /// The next request of the machine. `None` once the session is over and all were taken.
+    pub(crate) async fn server_request(&self) -> Option<(ServerRequestId, Bytes)> {
+        self.until(|state| match state.unread.pop_front() {
+            Some(request) => Some(Some(request)),
+            None => state.end.as_ref().map(|_| None),
+        })
+        .await
+    }
+
+    /// The end of a request that was under way when the client was saved.
+    pub(crate) async fn recovered(&self) -> Option<(RequestId, Answered)> {
+        self.until(|state| match state.recovered.pop_front() {
+            Some(ended) => Some(Some(ended)),
+            None => (state.session.resend().next().is_none() || state.end.is_some()).then_some(None),
+        })
+        .await
+    }
+
+    // Saving and closing.
+
+    pub(crate) fn save(&self, reserve: u64) -> Result<Option<Bytes>, EncodeError> {
+        lock(&self.state).session.save(reserve)
+    }
+
+    pub(crate) fn saved(&self, now: Duration) {
+        let mut state = lock(&self.state);
+        state.session.saved(now);
+        state.saved = true;
+        drop(state);
+        self.timers.notify_one();
+    }
+
+    pub(crate) fn is_saved(&self) -> bool {
+        lock(&self.state).saved
+    }
+
+    pub(crate) fn close(&self, now: Duration) {
+        lock(&self.state).session.close(now);
+        self.timers.notify_one();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.state).end.is_some()
+    }
+}
+
+/// How many request numbers a stored client reserves beyond the one it sends.
+const RESERVE: u64 = 256;
+
+impl State {
+    fn submit(&mut self, now: Duration, payload: &Bytes) -> Result<RequestId, SubmitError> {
+        if self.end.is_some() {
+            return Err(SubmitError::Closed);
+        }
+        let request = self.session.submit(now, payload.clone())?;
+        self.waiting.insert(request, Waiting::Sent);
+        Ok(request)
+    }
+
+    fn not_taken(&self, error: SubmitError) -> ClientError {
+        match &self.end {
+            Some(end) => end.not_sent(),
+            None => ClientError::NotSent(error.to_string()),
+        }
+    }
+
+    fn save_with(
+        &mut self,
+        now: Duration,
+        store: impl Fn(&[u8]) -> std::io::Result<()>,
+    ) -> Result<(), ClientError> {
+        let not_stored =
+            |problem: String| ClientError::NotSent(format!("the client was not stored: {problem}"));
+        let bytes = self.session.save(RESERVE).map_err(|error| not_stored(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| not_stored("its session is not open".to_owned()))?;
+        store(&bytes).map_err(|error| not_stored(error.to_string()))?;
+        self.session.saved(now);
+        self.saved = true;
+        Ok(())
+    }
+
+    fn note_events(&mut self) {
+        while let Some(event) = self.session.event() {
+            match event {
+                ClientEvent::Ended { request, result } => {
+                    self.end_request(request, result.map_err(ClientError::from));
+                }
+                ClientEvent::ServerRequest { request, payload } => self.unread.push_back((request, payload)),
+                ClientEvent::Refused { reason } => self.refused = Some(reason),
+                ClientEvent::Opened { .. } => self.refused = None,
+                ClientEvent::Closed { reason } => {
+                    self.end.get_or_insert(End::Closed(reason));
+                }
+                ClientEvent::QueryEnded { .. } | ClientEvent::Redirected { .. } => {}
+            }
+        }
+    }
+
+    fn end_request(&mut self, request: RequestId, answered: Answered) {
+        match self.waiting.remove(&request) {
+            Some(Waiting::Listening(tell)) => {
+                tell.send(answered).ok();
+            }
+            Some(Waiting::Sent) => {
+                self.waiting.insert(request, Waiting::Ended(answered));
+            }
+            // The first end is the one that counts.
+            Some(ended @ Waiting::Ended(_)) => {
+                self.waiting.insert(request, ended);
+            }
+            None => self.recovered.push_back((request, answered)),
+        }
+    }
+}
+
+impl End {
+    /// What a caller is told whose request was not even sent.
+    fn not_sent(&self) -> ClientError {
+        ClientError::NotSent(match self {
+            Self::Closed(Some(reason)) => format!("the session was closed ({reason:?}); open a new client"),
+            Self::Closed(None) => "the session is over; open a new client".to_owned(),
+            Self::Stopped(stopped) => stopped.to_string(),
+        })
+    }
+}
+
+/// A caller that waits for a change; also when it stops waiting.
+struct Watching<'a>(&'a Half);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.watchers = state.watchers.saturating_sub(1);
+    }
+}

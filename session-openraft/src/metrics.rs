@@ -1,0 +1,99 @@
+//! What is counted, through the `metrics` facade: behind the feature `metrics`, and nothing at all without it.
+
+use session_runtime::{RaftAction, ServerAction, SessionStateMachine, StateMachine};
+use std::time::Duration;
+
+/// The name of the command that an entry carries.
+pub(crate) fn command<M: StateMachine>(action: &RaftAction) -> Option<&'static str> {
+    match action {
+        RaftAction::ClientRequest { payload, .. } | RaftAction::InternalCommand { payload } => {
+            M::SCHEMA.command_name(payload)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod counted {
+    use super::{Duration, RaftAction, ServerAction, SessionStateMachine, StateMachine};
+    use metrics::{counter, gauge, histogram};
+    use session_runtime::{RefuseReason, RequestError, SessionKey};
+
+    pub(crate) fn sessions(count: usize) {
+        // Beyond 2^53 sessions a gauge would be off by one.
+        #[allow(clippy::cast_precision_loss)]
+        gauge!("session_sessions").set(count as f64);
+    }
+
+    pub(crate) fn duplicate_at_gate() {
+        counter!("session_duplicates_total", "answered" => "gate").increment(1);
+    }
+
+    pub(crate) fn duplicate_at_apply<M: StateMachine>(machine: &SessionStateMachine<M>, action: &RaftAction) {
+        if let RaftAction::ClientRequest { session, request, payload, .. } = action
+            && machine.answer_to(&SessionKey::new(*session, *request, payload)).is_some()
+        {
+            counter!("session_duplicates_total", "answered" => "apply").increment(1);
+        }
+    }
+
+    pub(crate) fn applied(command: Option<&'static str>, took: Duration) {
+        counter!("session_applied_total").increment(1);
+        if let Some(command) = command {
+            histogram!("session_apply_seconds", "command" => command).record(took);
+        }
+    }
+
+    pub(crate) fn action(action: &ServerAction) {
+        match action {
+            ServerAction::SessionCreated { .. } => gauge!("session_sessions").increment(1.0),
+            ServerAction::SessionClosed { .. } => gauge!("session_sessions").decrement(1.0),
+            ServerAction::SessionRefused { reason, .. } => {
+                let kind = match reason {
+                    RefuseReason::Full => "full",
+                    RefuseReason::Closed => "closed",
+                    RefuseReason::Stale => "stale",
+                };
+                counter!("session_refusals_total", "kind" => kind).increment(1);
+            }
+            ServerAction::SendRequestError { error, .. } => {
+                let kind = match error {
+                    RequestError::SessionExpired => "session_expired",
+                    RequestError::ResponseEvicted => "response_evicted",
+                    RequestError::RequestMismatch => "request_mismatch",
+                    RequestError::Busy => "busy",
+                    RequestError::InvalidPayload => "invalid_payload",
+                    RequestError::Skipped => "skipped",
+                };
+                counter!("session_refusals_total", "kind" => kind).increment(1);
+            }
+            ServerAction::SendServerRequest { .. } => counter!("session_server_requests_total").increment(1),
+            ServerAction::SendResponse { .. } | ServerAction::InternalResponse { .. } => {}
+        }
+    }
+
+    pub(crate) fn snapshot_pause(pause: Duration) {
+        histogram!("session_snapshot_pause_seconds").record(pause);
+    }
+
+    pub(crate) fn snapshot_written(bytes: u64, took: Duration) {
+        #[allow(clippy::cast_precision_loss)]
+        gauge!("session_snapshot_bytes").set(bytes as f64);
+        histogram!("session_snapshot_write_seconds").record(took);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod counted {
+    use super::{Duration, RaftAction, ServerAction, SessionStateMachine};
+
+    pub(crate) fn sessions(_count: usize) {}
+    pub(crate) fn duplicate_at_gate() {}
+    pub(crate) fn duplicate_at_apply<M>(_machine: &SessionStateMachine<M>, _action: &RaftAction) {}
+    pub(crate) fn applied(_command: Option<&'static str>, _took: Duration) {}
+    pub(crate) fn action(_action: &ServerAction) {}
+    pub(crate) fn snapshot_pause(_pause: Duration) {}
+    pub(crate) fn snapshot_written(_bytes: u64, _took: Duration) {}
+}
+
+pub(crate) use counted::*;

@@ -1,0 +1,357 @@
+//! A node: the machine, its log and its clients, in one process.
+
+use crate::client::NodeClient;
+use crate::config::Config;
+use crate::error::{NodeError, OpenError, Stopped};
+use crate::half::Half;
+use crate::keeper;
+use crate::network::Alone;
+use crate::replica::{Position, Replica};
+use crate::service::{Service, random};
+use crate::store::Store;
+use crate::types::{Applied, TypeConfig};
+use openraft::storage::RaftLogStorage;
+use openraft::{BasicNode, LogIdOptionExt, Raft, ServerState, SnapshotPolicy};
+use session_runtime::client::{ClientConfig, ClientError};
+use session_runtime::{
+    Command, Limits, RaftAction, Response, SessionStateMachine, Snapshot, StateMachine, Timestamp,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The one voter.
+const ME: u64 = 1;
+
+/// A replicated machine in this process, with a durable log: one voter, which leads.
+///
+/// Whatever a client is told was applied is on disk before it is told so.
+///
+/// ```
+/// use session_openraft::Node;
+/// use session_runtime::{State, state_machine};
+///
+/// #[state_machine]
+/// pub enum CounterCommand {
+///     Add { amount: u64 },
+/// }
+///
+/// #[derive(Default, State)]
+/// pub struct Counter {
+///     value: u64,
+/// }
+///
+/// #[state_machine(command = CounterCommand)]
+/// impl Counter {
+///     fn add(&mut self, amount: u64) -> u64 {
+///         self.value = self.value.saturating_add(amount);
+///         self.value
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path().join("data");
+/// let node = Node::<Counter>::open(&dir).await?;
+/// let counter = CounterClient::new(node.client().await?);
+/// assert_eq!(counter.add(5).await?, 5);
+/// node.shutdown().await;
+///
+/// // The next process goes on where this one stopped.
+/// let node = Node::<Counter>::open(&dir).await?;
+/// let counter = CounterClient::new(node.client().await?);
+/// assert_eq!(counter.add(2).await?, 7);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Node<M: StateMachine + Send + Sync + 'static> {
+    service: Arc<Service<M>>,
+}
+
+/// How a node is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The machine's name.
+    pub machine: &'static str,
+    /// The machine's replicated version.
+    pub version: u32,
+    /// The highest version this build knows.
+    pub build: u32,
+    /// The last entry applied.
+    pub last_applied: u64,
+    /// The log's time.
+    pub time: Timestamp,
+    /// How many sessions are open.
+    pub sessions: usize,
+    /// The limits in force.
+    pub limits: Limits,
+    /// The leader's term.
+    pub term: u64,
+    /// Whether this node leads.
+    pub leads: bool,
+    /// The last entry that the snapshot on disk covers.
+    pub snapshot: u64,
+    /// Why the last snapshot could not be taken, if so. The log is kept until one can.
+    pub snapshot_problem: Option<String>,
+    /// Why the node stopped, if it did.
+    pub stopped: Option<Stopped>,
+}
+
+impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
+    /// Opens the node of a directory, which is made if it does not exist.
+    pub async fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_with(Config::new(dir.as_ref())).await
+    }
+
+    /// Opens a node that behaves as told, and waits until it has applied its whole log.
+    #[tracing::instrument(name = "open", skip_all, fields(machine = M::SCHEMA.name, dir = ?config.dir))]
+    pub async fn open_with(config: Config) -> Result<Self, OpenError> {
+        let store = match config.dir.clone() {
+            // Opening reads and checks the whole log: not on a thread that others wait for.
+            Some(dir) => tokio::task::spawn_blocking(move || Store::<TypeConfig>::open(dir))
+                .await
+                .map_err(|panic| stopped(&panic))??,
+            None => Store::in_memory(),
+        };
+        let (machine, snapshot) = restore::<M>(&config, &store)?;
+        let position = Position::of(&snapshot).map_err(|error| stopped(&error))?;
+        let skips = take_skips(&config, &store, position.last.index()).await?;
+        let service = Arc::new(Service::new(config, machine, skips));
+        service.snapshots.send_modify(|state| state.index = position.last.index().unwrap_or(0));
+
+        let gate = Arc::clone(&service.gate);
+        let (log, synced) = store.log.on_append(Arc::new(move |entry| gate.appended(entry))).for_one_voter();
+        let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
+        start(&service, log, replica).await.inspect_err(|_| service.stop(&Stopped::Shutdown))?;
+        Ok(Self { service })
+    }
+}
+
+impl<M: StateMachine + Send + Sync + 'static> Node<M> {
+    /// A client with a session of its own. [`ClientError::Refused`] if the limits leave no room for one.
+    pub async fn client(&self) -> Result<NodeClient<M>, ClientError> {
+        self.client_with(ClientConfig::default()).await
+    }
+
+    /// A client with a session of its own that behaves as told.
+    pub async fn client_with(&self, config: ClientConfig) -> Result<NodeClient<M>, ClientError> {
+        let half = Half::open(config, self.service.clock.elapsed());
+        NodeClient::connect(Arc::clone(&self.service), half).await
+    }
+
+    /// A client that goes on with the session of stored bytes: those of [`NodeClient::save`], or those that
+    /// [`NodeClient::saving`] stored last. One process at a time may go on with a session.
+    pub async fn resume(&self, saved: &[u8]) -> Result<NodeClient<M>, ClientError> {
+        let half = Half::restore(saved, ClientConfig::default(), self.service.clock.elapsed())?;
+        NodeClient::connect(Arc::clone(&self.service), half).await
+    }
+
+    /// Runs a command of the service itself, `#[internal]` ones included: no session, so no exactly-once; after an
+    /// error it may or may not have run.
+    pub async fn internal(&self, command: &M::Command) -> Result<Response, NodeError> {
+        let payload = command.try_encode().map_err(NodeError::Encode)?;
+        match self.service.write(RaftAction::InternalCommand { payload }).await? {
+            Applied::Internal(result) => result.map_err(NodeError::Request),
+            Applied::Done => Err(NodeError::Request(session_runtime::RequestError::InvalidPayload)),
+        }
+    }
+
+    /// Raises the machine's version, so that what is new in it becomes active at one log position.
+    pub async fn upgrade(&self, version: u32) -> Result<(), NodeError> {
+        let build = M::SCHEMA.version;
+        if version > build {
+            return Err(NodeError::UnknownVersion { version, build });
+        }
+        self.service.write(RaftAction::Upgrade { version }).await.map(|_| ())
+    }
+
+    /// Replaces the limits, from one log position on.
+    pub async fn configure(&self, limits: Limits) -> Result<(), NodeError> {
+        self.service.write(RaftAction::Configure { limits, seed: None }).await.map(|_| ())
+    }
+
+    /// Takes a snapshot now, and returns the last entry it covers.
+    pub async fn snapshot(&self) -> Result<u64, NodeError> {
+        let mut snapshots = self.service.snapshots.subscribe();
+        let before = snapshots.borrow_and_update().tried;
+        let mut stopped = self.service.watch_stopped();
+        let asked = self.service.raft()?.trigger().snapshot().await;
+        if asked.is_err() {
+            return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
+        }
+        tokio::select! {
+            state = snapshots.wait_for(|state| state.tried != before) => match state {
+                Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
+                Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
+            },
+            _ = stopped.wait_for(Option::is_some) => {
+                Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)))
+            }
+        }
+    }
+
+    /// How the node is doing.
+    pub fn status(&self) -> Status {
+        let machine = self.service.machine();
+        let snapshots = self.service.snapshots.borrow().clone();
+        let (term, leads) = self.service.raft().map_or((0, false), |raft| {
+            let metrics = raft.metrics();
+            let metrics = metrics.borrow();
+            (metrics.current_term, metrics.state == ServerState::Leader)
+        });
+        Status {
+            machine: M::SCHEMA.name,
+            version: machine.version(),
+            build: M::SCHEMA.version,
+            last_applied: machine.last_applied(),
+            time: machine.time(),
+            sessions: machine.sessions().count(),
+            limits: machine.limits().clone(),
+            term,
+            leads,
+            snapshot: snapshots.index,
+            snapshot_problem: snapshots.problem,
+            stopped: self.service.stopped(),
+        }
+    }
+
+    /// Waits until the node stops, and says why.
+    pub async fn stopped(&self) -> Stopped {
+        let mut stopped = self.service.watch_stopped();
+        let reason = stopped.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or(Stopped::Shutdown)
+    }
+
+    /// Looks at the wrapped machine as it is applied now. Entries wait while it looks.
+    pub fn inspect<T>(&self, look: impl FnOnce(&SessionStateMachine<M>) -> T) -> T {
+        look(&self.service.machine())
+    }
+
+    /// Stops the node. What was answered is on disk; calls under way end with an error. When this returns, the
+    /// directory can be opened again.
+    pub async fn shutdown(self) {
+        shut_down(&self.service).await;
+    }
+}
+
+impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
+    fn drop(&mut self) {
+        if self.service.stopped().is_none()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let service = Arc::clone(&self.service);
+            runtime.spawn(async move { shut_down(&service).await });
+        }
+    }
+}
+
+async fn shut_down<M: StateMachine + Send + Sync + 'static>(service: &Service<M>) {
+    let raft = service.raft_to_stop();
+    service.stop(&Stopped::Shutdown);
+    if let Some(raft) = raft {
+        raft.shutdown().await.ok();
+    }
+}
+
+/// The machine of the directory's snapshot. A new directory gets one of the machine's beginning, so that the
+/// next start finds out whether it is the same machine, and begins with the same state.
+fn restore<M: StateMachine + Default>(
+    config: &Config,
+    store: &Store<TypeConfig>,
+) -> Result<(SessionStateMachine<M>, Snapshot), OpenError> {
+    let wrong = |problem| {
+        let dir = config.dir.clone().unwrap_or_else(|| PathBuf::from("(memory)"));
+        OpenError::Machine { dir, problem }
+    };
+    if let Some(snapshot) = store.snapshots.load()? {
+        let machine = SessionStateMachine::restore(&snapshot).map_err(wrong)?;
+        return Ok((machine, snapshot));
+    }
+    let machine = SessionStateMachine::new(M::default());
+    let snapshot = machine.snapshot().map_err(|error| stopped(&error))?;
+    store.snapshots.save(0, &snapshot)?;
+    Ok((machine, snapshot))
+}
+
+/// The entries to skip: those of earlier starts and those asked for now.
+async fn take_skips(
+    config: &Config,
+    store: &Store<TypeConfig>,
+    snapshot: Option<u64>,
+) -> Result<BTreeSet<u64>, OpenError> {
+    if let (Some(&index), Some(snapshot)) = (config.skip.iter().min(), snapshot)
+        && index <= snapshot
+    {
+        return Err(OpenError::SkipTooLate { index, snapshot });
+    }
+    if !config.skip.is_empty() {
+        store.log.add_skips(config.skip.iter().copied()).await?;
+    }
+    Ok(store.log.skips())
+}
+
+/// Starts openraft, and waits until this node leads and has applied its log.
+async fn start<M: StateMachine + Send + Sync + 'static>(
+    service: &Arc<Service<M>>,
+    mut log: crate::store::LogStore<TypeConfig>,
+    replica: Replica<M>,
+) -> Result<(), OpenError> {
+    let config = openraft::Config {
+        cluster_name: M::SCHEMA.name.to_owned(),
+        // A voter that is alone has nobody to wait for.
+        election_timeout_min: 100,
+        election_timeout_max: 200,
+        heartbeat_interval: 50,
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 0,
+        ..openraft::Config::default()
+    };
+    let config = Arc::new(config.validate().map_err(|error| stopped(&error))?);
+    let last = log.get_log_state().await.map_err(|error| stopped(&error))?.last_log_id;
+    let raft =
+        Raft::new(ME, config, Alone, log.clone(), replica).await.map_err(|error| fatal(service, &error))?;
+    service.connect(raft.clone());
+    if last.is_none() {
+        let voters = BTreeMap::from([(ME, BasicNode::default())]);
+        raft.initialize(voters).await.map_err(|error| fatal(service, &error))?;
+    } else {
+        raft.trigger().elect().await.map_err(|error| fatal(service, &error))?;
+    }
+    let wait = raft.wait(None);
+    let led = wait.metrics(
+        |metrics| {
+            metrics.state == ServerState::Leader
+                && metrics.last_applied.index() >= metrics.last_log_index
+                && metrics.last_applied.index() >= last.index()
+        },
+        "the log is applied",
+    );
+    let mut stopped_watch = service.watch_stopped();
+    tokio::select! {
+        led = led => { led.map_err(|error| fatal(service, &error))?; }
+        _ = stopped_watch.wait_for(Option::is_some) => return Err(fatal(service, &Stopped::Shutdown)),
+    }
+    service.clock.lead_from(service.machine().time());
+    if service.machine().last_applied() == 0 {
+        // A log that begins, or began and came no further: the first entry sets the limits and the seed.
+        let limits = service.config.limits.clone();
+        let seed = random().map_err(|problem| stopped(&problem))?;
+        let configure = RaftAction::Configure { limits, seed: Some(seed) };
+        service.write(configure).await.map_err(|error| fatal(service, &error))?;
+    }
+    tokio::spawn(keeper::keep(Arc::clone(service), log));
+    Ok(())
+}
+
+fn stopped(problem: &impl ToString) -> OpenError {
+    OpenError::Stopped(Stopped::Storage(problem.to_string()))
+}
+
+/// The machine's own reason says more than openraft's.
+fn fatal<M: StateMachine + Send + Sync + 'static>(
+    service: &Service<M>,
+    problem: &impl ToString,
+) -> OpenError {
+    OpenError::Stopped(service.stopped().unwrap_or_else(|| Stopped::Storage(problem.to_string())))
+}

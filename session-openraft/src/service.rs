@@ -1,0 +1,393 @@
+//! What the tasks of a node share: the machine, the leader's gate, the clients connected here, and the way into
+//! the log.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::{NodeError, Stopped};
+use crate::half::Half;
+use crate::metrics;
+use crate::replica::SnapshotState;
+use crate::types::{Applied, Proposal, TypeConfig};
+use openraft::error::{CheckIsLeaderError, ClientWriteError, Fatal, RaftError};
+use openraft::raft::ClientWriteResponse;
+use openraft::{Entry as LogEntry, EntryPayload, Raft};
+use session_runtime::admission::{Admission, Admit};
+use session_runtime::client::{ClientMessage, ServerMessage};
+use session_runtime::{
+    Alive, ApplyError, Entry, RaftAction, RetryDriver, ServerAction, ServerRequestId, SessionId, SessionKey,
+    SessionStateMachine, StateMachine,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// Everything of a node that its tasks and clients share.
+pub(crate) struct Service<M> {
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) gate: Arc<Gate>,
+    machine: RwLock<SessionStateMachine<M>>,
+    /// Entries that the operators had skipped.
+    skips: BTreeSet<u64>,
+    clients: RwLock<HashMap<SessionId, Arc<Half>>>,
+    /// Signs of life since the last entry that carried some.
+    alive: Mutex<BTreeMap<SessionId, Alive>>,
+    pub(crate) retries: Mutex<RetryDriver>,
+    raft: OnceLock<Raft<TypeConfig>>,
+    stopped: watch::Sender<Option<Stopped>>,
+    pub(crate) snapshots: watch::Sender<SnapshotState>,
+}
+
+/// The leader's gate, as the log sees it: it learns of every append.
+#[derive(Default)]
+pub(crate) struct Gate {
+    admission: Mutex<Admission<SessionKey>>,
+    /// The term of the last append.
+    term: AtomicU64,
+}
+
+impl Gate {
+    /// An entry stands in the log, and is not applied yet.
+    pub(crate) fn appended(&self, entry: &LogEntry<TypeConfig>) {
+        let term = entry.log_id.leader_id.term;
+        self.term.store(term, Ordering::Release);
+        if let EntryPayload::Normal(Proposal { key: Some(key), .. }) = &entry.payload {
+            lock(&self.admission).appended(*key, term, entry.log_id.index);
+        }
+    }
+}
+
+/// A place in the log that was asked for, and what comes of it.
+pub(crate) type Written = tokio::sync::oneshot::Receiver<
+    Result<ClientWriteResponse<TypeConfig>, ClientWriteError<u64, openraft::BasicNode>>,
+>;
+
+impl<M: StateMachine + Send + Sync + 'static> Service<M> {
+    pub(crate) fn new(config: Config, machine: SessionStateMachine<M>, skips: BTreeSet<u64>) -> Self {
+        metrics::sessions(machine.sessions().count());
+        Self {
+            clock: Clock::new(),
+            gate: Arc::default(),
+            machine: RwLock::new(machine),
+            skips,
+            clients: RwLock::default(),
+            alive: Mutex::default(),
+            retries: Mutex::new(RetryDriver::new(config.retry)),
+            raft: OnceLock::new(),
+            stopped: watch::channel(None).0,
+            snapshots: watch::channel(SnapshotState::default()).0,
+            config,
+        }
+    }
+
+    pub(crate) fn machine(&self) -> RwLockReadGuard<'_, SessionStateMachine<M>> {
+        self.machine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the place of the machine, by a snapshot of the leader's.
+    pub(crate) fn replace_machine(&self, machine: SessionStateMachine<M>) {
+        *self.machine.write().unwrap_or_else(PoisonError::into_inner) = machine;
+    }
+
+    /// The engine, once it runs.
+    pub(crate) fn connect(&self, raft: Raft<TypeConfig>) {
+        self.raft.set(raft).ok();
+    }
+
+    pub(crate) fn raft(&self) -> Result<&Raft<TypeConfig>, NodeError> {
+        match self.stopped() {
+            Some(stopped) => Err(NodeError::Stopped(stopped)),
+            None => self.raft.get().ok_or(NodeError::NotLeader { leader: None }),
+        }
+    }
+
+    /// The engine, to be stopped.
+    pub(crate) fn raft_to_stop(&self) -> Option<Raft<TypeConfig>> {
+        self.raft.get().cloned()
+    }
+
+    // Stopping.
+
+    /// Why the node stopped, if it did.
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        self.stopped.borrow().clone()
+    }
+
+    pub(crate) fn watch_stopped(&self) -> watch::Receiver<Option<Stopped>> {
+        self.stopped.subscribe()
+    }
+
+    /// The node stops, for the first reason there is: everybody who waits is told at once.
+    pub(crate) fn stop(&self, reason: &Stopped) {
+        let first = self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            if first {
+                *stopped = Some(reason.clone());
+            }
+            first
+        });
+        if first {
+            if *reason != Stopped::Shutdown {
+                tracing::error!("{reason}");
+            }
+            let clients = std::mem::take(&mut *self.clients.write().unwrap_or_else(PoisonError::into_inner));
+            for half in clients.into_values() {
+                half.fail(reason);
+            }
+        }
+    }
+
+    /// What openraft says is the end of it; our own reason, if we have one, says more.
+    fn fatal(&self, error: &Fatal<u64>) -> NodeError {
+        self.stop(&Stopped::Storage(error.to_string()));
+        NodeError::Stopped(self.stopped().unwrap_or(Stopped::Shutdown))
+    }
+
+    // Into the log.
+
+    /// Asks for a place in the log.
+    pub(crate) async fn propose(
+        &self,
+        action: RaftAction,
+        key: Option<SessionKey>,
+    ) -> Result<Written, NodeError> {
+        let entry = Entry { time: self.clock.now(), action }.try_encode().map_err(NodeError::Encode)?;
+        let written = self.raft()?.client_write_ff(Proposal { entry, key }).await;
+        written.map_err(|error| self.fatal(&error))
+    }
+
+    /// What became of a place that was asked for.
+    pub(crate) fn outcome(
+        &self,
+        key: Option<SessionKey>,
+        written: Result<
+            Result<ClientWriteResponse<TypeConfig>, ClientWriteError<u64, openraft::BasicNode>>,
+            tokio::sync::oneshot::error::RecvError,
+        >,
+    ) -> Result<Applied, NodeError> {
+        let error = match written {
+            Ok(Ok(response)) => return Ok(response.data),
+            Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
+                NodeError::NotLeader { leader: forward.leader_node.map(|node| node.addr) }
+            }
+            Ok(Err(error)) => NodeError::Refused(error.to_string()),
+            // The engine's task has ended, and says why elsewhere.
+            Err(_) => match self.stopped() {
+                Some(stopped) => NodeError::Stopped(stopped),
+                None => self.fatal(&Fatal::Stopped),
+            },
+        };
+        if let Some(key) = key {
+            lock(&self.gate.admission).failed(&key);
+        }
+        Err(error)
+    }
+
+    /// Appends an action and waits until it is applied.
+    pub(crate) async fn write(&self, action: RaftAction) -> Result<Applied, NodeError> {
+        let written = self.propose(action, None).await?;
+        self.outcome(None, written.await)
+    }
+
+    /// Makes sure that the applied state holds all that was answered before now, anywhere.
+    pub(crate) async fn read_index(&self) -> Result<(), NodeError> {
+        match self.raft()?.ensure_linearizable().await {
+            Ok(_) => Ok(()),
+            Err(RaftError::Fatal(error)) => Err(self.fatal(&error)),
+            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
+                Err(NodeError::NotLeader { leader: forward.leader_node.map(|node| node.addr) })
+            }
+            Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => {
+                Err(NodeError::NotLeader { leader: None })
+            }
+        }
+    }
+
+    // Serving clients.
+
+    /// Serves a message of a client connected here. What it leads to reaches the client when it is applied.
+    pub(crate) async fn serve(&self, half: &Arc<Half>, message: ClientMessage) -> Result<(), NodeError> {
+        match message {
+            ClientMessage::Create { attempt: _, capabilities } => {
+                let random = random().map_err(NodeError::Refused)?;
+                let session = SessionId::draw(self.machine().last_applied(), u64::from_le_bytes(random));
+                // Known before it is applied, because the machine may send to it at once.
+                self.register(session, half);
+                let created =
+                    self.write(RaftAction::SessionCreationConfirmed { session, capabilities }).await;
+                if created.is_err() {
+                    self.forget(session);
+                }
+                created?;
+            }
+            ClientMessage::Continue { session } => {
+                self.read_index().await?;
+                let open = self.machine().is_open(session);
+                half.receive(
+                    self.clock.elapsed(),
+                    if open {
+                        self.register(session, half);
+                        ServerMessage::Continued { session }
+                    } else {
+                        ServerMessage::Closed { session, reason: None }
+                    },
+                );
+            }
+            ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
+                let key = SessionKey::new(session, request, &payload);
+                let answered = self.machine().answer_to(&key);
+                let term = self.gate.term.load(Ordering::Acquire);
+                let admit = lock(&self.gate.admission).admit(term, &key, answered);
+                match admit {
+                    Admit::Answered(result) => {
+                        metrics::duplicate_at_gate();
+                        self.note_alive(Alive { session, lowest_pending, acked });
+                        half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, result));
+                    }
+                    Admit::InFlight { .. } => {}
+                    Admit::Append => {
+                        let action =
+                            RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
+                        let written = self.propose(action, Some(key)).await?;
+                        self.outcome(Some(key), written.await)?;
+                    }
+                }
+            }
+            // In one process a query needs no message.
+            ClientMessage::Query { .. } => {}
+            ClientMessage::Ack { session, request } => {
+                lock(&self.retries).acknowledged();
+                self.write(RaftAction::ServerRequestAck { session, request }).await?;
+            }
+            ClientMessage::KeepAlive { session, lowest_pending, acked } => {
+                if self.machine().is_open(session) {
+                    self.note_alive(Alive { session, lowest_pending, acked });
+                } else {
+                    half.receive(self.clock.elapsed(), ServerMessage::Closed { session, reason: None });
+                }
+            }
+            ClientMessage::Close { session } => {
+                self.write(RaftAction::SessionExpired { session }).await?;
+                self.forget(session);
+                half.receive(self.clock.elapsed(), ServerMessage::Closed { session, reason: None });
+            }
+        }
+        Ok(())
+    }
+
+    fn note_alive(&self, alive: Alive) {
+        if alive.acked > ServerRequestId(0) {
+            lock(&self.retries).acknowledged();
+        }
+        lock(&self.alive).insert(alive.session, alive);
+    }
+
+    /// The signs of life gathered since the last time.
+    pub(crate) fn take_alive(&self) -> Vec<Alive> {
+        std::mem::take(&mut *lock(&self.alive)).into_values().collect()
+    }
+
+    fn register(&self, session: SessionId, half: &Arc<Half>) {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        clients.insert(session, Arc::clone(half));
+    }
+
+    pub(crate) fn forget(&self, session: SessionId) {
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    // Out of the log.
+
+    /// Applies an entry, and tells the clients connected here what comes of it.
+    pub(crate) fn apply(
+        &self,
+        index: u64,
+        proposal: &Proposal,
+        out: &mut Vec<ServerAction>,
+    ) -> Result<Applied, Stopped> {
+        let entry = Entry::decode(&proposal.entry).map_err(|problem| {
+            if problem.needs_build() {
+                Stopped::NeedsBuild { index, problem: problem.to_string() }
+            } else {
+                Stopped::Entry { index, problem }
+            }
+        })?;
+        let command = metrics::command::<M>(&entry.action);
+        let started = Instant::now();
+        {
+            let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
+            metrics::duplicate_at_apply(&machine, &entry.action);
+            let applied = if self.skips.contains(&index) {
+                machine.skip(index, entry.time, entry.action).map(|skipped| *out = skipped)
+            } else {
+                machine.apply_into(index, entry.time, entry.action, out)
+            };
+            applied.map_err(|error| match error {
+                ApplyError::Halted(halted) => Stopped::Halted(halted),
+                error => Stopped::NeedsBuild { index, problem: error.to_string() },
+            })?;
+        }
+        self.note_time(index, command, started);
+        lock(&self.gate.admission).applied(index);
+        Ok(self.deliver(out))
+    }
+
+    fn note_time(&self, index: u64, command: Option<&'static str>, started: Instant) {
+        let took = started.elapsed();
+        metrics::applied(command, took);
+        if took > self.config.slow_handler {
+            let command = command.unwrap_or("(no command)");
+            tracing::warn!(index, command, ?took, "a handler takes long: every client waits for it");
+        }
+    }
+
+    fn deliver(&self, out: &mut Vec<ServerAction>) -> Applied {
+        let now = self.clock.elapsed();
+        let mut applied = Applied::Done;
+        for action in out.drain(..) {
+            metrics::action(&action);
+            let closed =
+                matches!(action, ServerAction::SessionClosed { .. } | ServerAction::SessionRefused { .. });
+            let (session, message) = match action {
+                ServerAction::InternalResponse { result } => {
+                    applied = Applied::Internal(result);
+                    continue;
+                }
+                ServerAction::SessionCreated { session } => (session, None),
+                ServerAction::SessionRefused { session, reason } => (session, Some(Err(reason))),
+                action => match ServerMessage::from_action(action) {
+                    Some((session, message)) => (session, Some(Ok(message))),
+                    None => continue,
+                },
+            };
+            let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(half) = clients.get(&session) else { continue };
+            match message {
+                None => half.created(now, session),
+                Some(Err(reason)) => half.refused(now, reason),
+                Some(Ok(message)) => half.receive(now, message),
+            }
+            drop(clients);
+            if closed {
+                self.forget(session);
+            }
+        }
+        applied
+    }
+}
+
+/// The operating system's randomness.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(format!("the operating system gives no random numbers: {error}")),
+    }
+}
+
+/// A panic while it was locked harmed nobody: user code runs guarded, and the rest is ours.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,366 @@
+//! A node in this process, from its opening to its shutdown.
+
+mod support;
+
+use session_openraft::{Config, Node, NodeError, OpenError, Stopped};
+use session_runtime::client::{ClientConfig, ClientError, Execution};
+use session_runtime::{Limits, RefuseReason, RequestError, SessionId};
+use std::time::Duration;
+use support::{Bank, BankClient, BankCommand, Notice, Other, Refused, dir};
+
+#[tokio::test]
+async fn commands_and_queries_are_answered() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let bank = BankClient::new(&client);
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    assert_eq!(bank.deposit(account, 10).await.unwrap(), 10);
+    assert_eq!(
+        bank.withdraw(account, 11).await,
+        Err(ClientError::Rejected(Refused::Insufficient { balance: 10 }))
+    );
+    assert_eq!(bank.balance(account).await.unwrap(), Some(10));
+    assert_eq!(BankClient::new(client.stale()).balance(account).await.unwrap(), Some(10));
+    let status = node.status();
+    assert_eq!((status.machine, status.sessions, status.leads), ("Bank", 1, true));
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    for _ in 0..100 {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    node.shutdown().await;
+    // A client of the node that is gone is told so.
+    let error = bank.deposit(account, 1).await.unwrap_err();
+    assert_eq!(error.execution(), Execution::Never, "{error}");
+
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    assert_eq!(bank.balance(account).await.unwrap(), Some(100));
+    // Time goes on where it was.
+    assert!(node.status().time.0 < 60_000);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_takes_the_place_of_the_log() {
+    let dir = dir();
+    let config = Config { snapshot_every: 50, ..Config::new(dir.path()) };
+    let node = Node::<Bank>::open_with(config.clone()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    for _ in 0..200 {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    let index = node.snapshot().await.unwrap();
+    assert!(index >= 200, "{index}");
+    assert_eq!(bank.deposit(account, 1).await.unwrap(), 201);
+    node.shutdown().await;
+
+    let node = Node::<Bank>::open_with(config).await.unwrap();
+    assert!(node.status().snapshot >= index);
+    let bank = BankClient::new(node.client().await.unwrap());
+    assert_eq!(bank.balance(account).await.unwrap(), Some(201));
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn snapshots_are_taken_by_themselves() {
+    let dir = dir();
+    let node =
+        Node::<Bank>::open_with(Config { snapshot_every: 50, ..Config::new(dir.path()) }).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    while node.status().snapshot == 0 {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn server_requests_reach_their_client_once_and_in_order() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let watcher = node.client().await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    BankClient::new(&watcher).watch(account).await.unwrap();
+    for _ in 0..20 {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    for number in 1..=20 {
+        let (request, notice) = watcher.server_request().await.unwrap();
+        assert_eq!(request.0, number);
+        assert_eq!(notice, Notice::BalanceChanged { account, balance: number });
+    }
+    // They are acknowledged without being asked.
+    let session = watcher.session().unwrap();
+    while node.inspect(|machine| machine.pending_requests(session).next().is_some()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_machine_of_another_name_or_shape_is_refused() {
+    let dir = dir();
+    Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
+    let error = Node::<Other>::open(dir.path()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Machine { .. }), "{error:?}");
+    assert!(error.to_string().contains("Bank"), "{error}");
+    // Nothing was changed by it.
+    Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let error = Node::<Bank>::open(dir.path()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Store(_)), "{error:?}");
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_stops_the_node_and_its_entry_can_be_skipped() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let bank = BankClient::new(&client);
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    bank.deposit(account, 5).await.unwrap();
+    // Both who caused it and who waits beside are told at once, and say what is true.
+    let (halted, beside) = tokio::join!(bank.blow_up(), bank.deposit(account, 1));
+    let error = halted.unwrap_err();
+    assert_eq!(error.execution(), Execution::Unknown);
+    assert!(error.to_string().contains("skip"), "{error}");
+    drop(beside);
+    let error = bank.deposit(account, 1).await.unwrap_err();
+    assert_eq!(error.execution(), Execution::Never, "{error}");
+    assert!(bank.balance(account).await.is_err());
+    assert!(matches!(node.internal(&BankCommand::Audit).await, Err(NodeError::Stopped(Stopped::Halted(_)))));
+    let Stopped::Halted(halted) = node.stopped().await else { panic!("{:?}", node.status()) };
+    assert_eq!(halted.command, "BlowUp");
+    drop(client);
+    node.shutdown().await;
+
+    // It halts again, however often it is opened.
+    let error = Node::<Bank>::open(dir.path()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(&error, OpenError::Stopped(Stopped::Halted(again)) if *again == halted), "{error:?}");
+
+    // The operators' way out, and it stays: the log is applied alike at every start.
+    let config = Config { skip: vec![halted.index], ..Config::new(dir.path()) };
+    Node::<Bank>::open_with(config.clone()).await.unwrap().shutdown().await;
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let balance = bank.balance(account).await.unwrap().unwrap();
+    assert!(balance == 5 || balance == 6, "{balance}");
+    node.snapshot().await.unwrap();
+    node.shutdown().await;
+    let error = Node::<Bank>::open_with(config).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::SkipTooLate { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn limits_are_set_at_the_beginning_and_by_the_operator_after() {
+    let dir = dir();
+    let limits = Limits { max_sessions: Some(1), ..Limits::default() };
+    let node = Node::<Bank>::open_with(Config { limits, ..Config::new(dir.path()) }).await.unwrap();
+    let first = node.client().await.unwrap();
+    let error = node.client().await.map(|_| ()).unwrap_err();
+    assert_eq!(error, ClientError::Refused(RefuseReason::Full));
+    node.configure(Limits { max_sessions: Some(2), ..Limits::default() }).await.unwrap();
+    node.client().await.unwrap();
+    drop(first);
+    node.shutdown().await;
+    // A log that exists keeps its own.
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    assert_eq!(node.status().limits.max_sessions, Some(2));
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn idle_sessions_expire_and_living_ones_do_not() {
+    let limits = Limits { idle_timeout: Some(300), ..Limits::default() };
+    let keep_alive = Duration::from_millis(20);
+    let node = Node::<Bank>::open_with(Config { limits, keep_alive, ..Config::in_memory() }).await.unwrap();
+    let living = node.client_with(ClientConfig { keep_alive, ..ClientConfig::default() }).await.unwrap();
+    let silent = Duration::from_hours(1);
+    let dead =
+        node.client_with(ClientConfig { keep_alive: silent, ..ClientConfig::default() }).await.unwrap();
+    // Nobody writes: the node lets time pass by itself.
+    assert_eq!(dead.server_request().await, None);
+    let error = BankClient::new(&dead).open("eve".to_owned()).await.unwrap_err();
+    assert_eq!(error.execution(), Execution::Never, "{error}");
+    BankClient::new(&living).open("ada".to_owned()).await.unwrap();
+    assert_eq!(node.status().sessions, 1);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn closing_and_dropping_a_client_end_its_session() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let closed = node.client().await.unwrap();
+    let dropped = node.client().await.unwrap();
+    assert_eq!(node.status().sessions, 2);
+    closed.close().await;
+    assert_eq!(node.status().sessions, 1);
+    drop(dropped);
+    while node.status().sessions > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stored_client_goes_on_after_a_restart() {
+    let dir = dir();
+    let stored = std::sync::Mutex::new(Vec::new());
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let session: SessionId = client.session().unwrap();
+    let account = {
+        let bank = BankClient::new(client.saving(|bytes| {
+            *stored.lock().unwrap() = bytes.to_vec();
+            Ok(())
+        }));
+        let account = bank.open("ada".to_owned()).await.unwrap();
+        assert_eq!(bank.deposit(account, 7).await.unwrap(), 7);
+        account
+    };
+    // The process dies here: the bytes stored last were stored before the deposit was sent.
+    drop(client);
+    node.shutdown().await;
+
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let bytes = stored.lock().unwrap().clone();
+    let client = node.resume(&bytes).await.unwrap();
+    assert_eq!(client.session(), Some(session));
+    // Its answer comes again, and it was not executed again.
+    let (_, answer) = client.recovered().await.unwrap();
+    assert_eq!(session_runtime::codec::decode::<u64>(&answer.unwrap().payload).unwrap(), 7);
+    assert_eq!(client.recovered().await, None);
+    let bank = BankClient::new(client.saving(|_| Ok(())));
+    assert_eq!(bank.deposit(account, 1).await.unwrap(), 8);
+    assert_eq!(node.status().sessions, 1);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_stored_is_not_sent() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let bank = BankClient::new(client.saving(|_| Err(std::io::Error::other("no space"))));
+    let error = bank.open("ada".to_owned()).await.unwrap_err();
+    assert_eq!(error.execution(), Execution::Never);
+    assert!(error.to_string().contains("no space"), "{error}");
+    assert_eq!(BankClient::new(&client).audit().await.unwrap(), 0);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn more_calls_than_the_window_wait_for_their_turn() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let config = ClientConfig { window: 4, ..ClientConfig::default() };
+    let client = std::sync::Arc::new(node.client_with(config).await.unwrap());
+    let account = BankClient::new(&*client).open("ada".to_owned()).await.unwrap();
+    let calls: Vec<_> = (0..100)
+        .map(|_| {
+            let client = std::sync::Arc::clone(&client);
+            tokio::spawn(async move { BankClient::new(&*client).deposit(account, 1).await.unwrap() })
+        })
+        .collect();
+    let mut balances = Vec::new();
+    for call in calls {
+        balances.push(call.await.unwrap());
+    }
+    balances.sort_unstable();
+    assert_eq!(balances, (1..=100).collect::<Vec<_>>());
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_holds_nothing_back() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let bank = BankClient::new(&client);
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    for _ in 0..50 {
+        let call = bank.deposit(account, 1);
+        tokio::select! {
+            biased;
+            () = tokio::task::yield_now() => {}
+            _ = call => {}
+        }
+    }
+    let balance = bank.deposit(account, 0).await.unwrap();
+    assert!(balance <= 50);
+    // No answer is kept for those who do not wait for it any more.
+    let session = client.session().unwrap();
+    let kept = || {
+        node.inspect(|machine| {
+            (1..=60)
+                .filter(|n| machine.cached_response(session, session_runtime::RequestId(*n)).is_some())
+                .count()
+        })
+    };
+    bank.deposit(account, 0).await.unwrap();
+    assert!(kept() <= 2, "{}", kept());
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn internal_commands_and_upgrades_are_the_operators() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client().await.unwrap();
+    let account = BankClient::new(&client).open("ada".to_owned()).await.unwrap();
+    let response = node.internal(&BankCommand::Close { account }).await.unwrap();
+    assert_eq!(session_runtime::codec::decode::<Option<u64>>(&response.payload).unwrap(), Some(0));
+    let payload = session_runtime::Command::encode(&BankCommand::Close { account });
+    let error = session_runtime::client::Call::command(&client, payload).await.unwrap_err();
+    assert_eq!(error, ClientError::from(RequestError::InvalidPayload));
+
+    assert_eq!(node.upgrade(3).await, Err(NodeError::UnknownVersion { version: 3, build: 2 }));
+    assert_eq!(node.status().version, 1);
+    assert_eq!(BankClient::new(&client).bonus(account).await, Err(ClientError::InvalidPayload));
+    node.upgrade(2).await.unwrap();
+    assert_eq!(node.status().version, 2);
+    assert_eq!(
+        BankClient::new(&client).bonus(account).await,
+        Err(ClientError::Rejected(Refused::NoSuchAccount))
+    );
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn unacknowledged_server_requests_are_sent_again() {
+    let retry = session_runtime::RetryPolicy { min_age: 50, max_age: 50, limit: 0 };
+    let node = Node::<Bank>::open_with(Config { retry, ..Config::in_memory() }).await.unwrap();
+    // A client that saved itself acknowledges nothing beyond what its stored bytes hold.
+    let watcher = node.client().await.unwrap();
+    watcher.save(10).unwrap();
+    watcher.saved();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    BankClient::new(&watcher).watch(account).await.unwrap();
+    bank.deposit(account, 1).await.unwrap();
+    watcher.server_request().await.unwrap();
+    let session = watcher.session().unwrap();
+    let attempts =
+        || node.inspect(|machine| machine.pending_requests(session).next().map(|one| one.attempts));
+    while attempts().unwrap() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Its next bytes hold it: it is acknowledged, and no longer pending.
+    watcher.save(10).unwrap();
+    watcher.saved();
+    while attempts().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    node.shutdown().await;
+}
