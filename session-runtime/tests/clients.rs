@@ -4,7 +4,8 @@ use session_runtime::client::{
     ClientConfig, ClientEvent, ClientMessage, ClientSession, Execution, ServerMessage, SubmitError,
 };
 use session_runtime::{
-    Bytes, CloseReason, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId, codec,
+    Bytes, CloseReason, DecodeError, EncodeError, RefuseReason, RequestError, RequestId, Response,
+    ServerRequestId, SessionId, codec,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -443,9 +444,19 @@ fn what_an_error_says_about_execution_is_true() {
     for (error, execution) in cases {
         assert_eq!(ClientError::<u8>::from(error).execution(), execution, "{error:?}");
     }
-    assert_eq!(ClientError::Rejected(1u8).execution(), Execution::Once);
-    assert_eq!(ClientError::<u8>::TimedOut.execution(), Execution::Unknown);
-    assert_eq!(ClientError::<u8>::Refused(RefuseReason::Full).execution(), Execution::Never);
+    let cases = [
+        (ClientError::Rejected(1u8), Execution::Once),
+        (ClientError::Decode(DecodeError::Truncated), Execution::Once),
+        (ClientError::TimedOut, Execution::Unknown),
+        (ClientError::Transport("cut".to_owned()), Execution::Unknown),
+        (ClientError::Refused(RefuseReason::Full), Execution::Never),
+        (ClientError::Encode(EncodeError::TooManyElements), Execution::Never),
+        (ClientError::NotSent("no".to_owned()), Execution::Never),
+        (ClientError::Query("no".to_owned()), Execution::Never),
+    ];
+    for (error, execution) in cases {
+        assert_eq!(error.execution(), execution, "{error:?}");
+    }
 }
 
 #[test]
@@ -642,6 +653,23 @@ fn a_client_that_saves_acknowledges_only_what_its_saved_bytes_hold() {
     assert_eq!(messages(&mut client, ms(400)), [], "there is nothing new to acknowledge");
     push(&mut client, ms(400), 2);
     assert_eq!(messages(&mut client, ms(500)), [ack(2)], "an acknowledgment that was lost");
+}
+
+#[test]
+fn saved_bytes_of_version_1_are_read_for_ever() {
+    // Session 0xabc, numbers reserved up to 9, server requests delivered up to 2, request 4 under way.
+    let bytes = b"\x01\xfb\xbc\x0a\x09\x02\x01\x04\x01a";
+    let mut client = ClientSession::restore(bytes, config(), ms(0)).unwrap();
+    let hello = ClientMessage::Continue { session: SESSION };
+    assert_eq!(messages(&mut client, ms(0)), [hello, request(4, 4, 2, "a")]);
+    answer(&mut client, ms(1), 4);
+    client.save(0).unwrap().unwrap();
+    client.submit(ms(1), payload("b")).unwrap_err();
+    client.save(1).unwrap().unwrap();
+    client.saved(ms(1));
+    assert_eq!(client.submit(ms(1), payload("b")), Ok(RequestId(10)));
+    let mut again = ClientSession::restore(bytes, config(), ms(0)).unwrap();
+    assert_eq!(again.save(0).unwrap().unwrap()[..], bytes[..], "and written alike");
 }
 
 #[test]

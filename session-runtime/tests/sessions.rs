@@ -283,6 +283,7 @@ fn requests_of_one_session_may_come_in_any_order() {
 #[test]
 fn creating_a_live_session_again_changes_nothing_and_runs_no_hook() {
     let mut log = opened(&[A]);
+    assert!(log.machine.is_open(A) && !log.machine.is_open(B));
     log.apply(request(A, 1, add(5)));
     let before = log.machine.snapshot().unwrap().dictionary().unwrap();
     assert_eq!(log.apply(create_with(A, &[("name", "new"), ("greet", "")])), [created(A)]);
@@ -993,6 +994,7 @@ fn a_halted_machine_shows_nothing() {
         Err(session_runtime::QueryError::Halted(_))
     ));
     assert_eq!(machine.sessions().count(), 0);
+    assert!(!machine.is_open(A));
     assert!(!machine.has_pending_requests(Timestamp(u64::MAX)));
     assert_eq!(machine.pending_requests(A).count(), 0);
     assert_eq!(machine.cached_response(A, RequestId(1)), None);
