@@ -156,7 +156,7 @@ const STATE: Maxima = Maxima { bytes: MAX_STATE, depth: MAX_STATE_DEPTH };
 
 /// Encodes a payload: a command, reply, query, server request or message.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {
-    ser::to_vec(value, PAYLOAD, Vec::new()).map(Bytes::from)
+    ser::to_bytes(value, PAYLOAD)
 }
 
 /// Decodes a payload. The whole input must be the value.
@@ -166,7 +166,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 
 /// Encodes one value of a snapshot: the bytes of [`encode`], under the maxima of state.
 pub fn encode_state<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {
-    ser::to_vec(value, STATE, Vec::new()).map(Bytes::from)
+    ser::to_bytes(value, STATE)
 }
 
 /// Decodes one value of a snapshot. The whole input must be the value.

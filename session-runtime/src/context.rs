@@ -189,7 +189,7 @@ pub struct ContextRng {
     seed: [u8; 32],
     stream: u64,
     /// Made at the first draw: most handlers draw nothing.
-    generator: Option<ChaCha8Rng>,
+    generator: Option<Box<ChaCha8Rng>>,
 }
 
 impl ContextRng {
@@ -201,7 +201,7 @@ impl ContextRng {
         self.generator.get_or_insert_with(|| {
             let mut generator = ChaCha8Rng::from_seed(self.seed);
             generator.set_stream(self.stream);
-            generator
+            Box::new(generator)
         })
     }
 }

@@ -132,7 +132,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         request: RequestId,
     ) -> Option<Result<Response, RequestError>> {
         let answer = self.readable()?.get(session)?.answer(request)?;
-        Some(answer.result.clone())
+        Some(answer.result())
     }
 
     /// The answer that applying a request again would give, for the leader's [gate](crate::admission): the cached
@@ -144,7 +144,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
             return Some(Err(RequestError::ResponseEvicted));
         }
         let answer = session.answer(key.request)?;
-        (answer.payload_hash == key.payload_hash).then(|| answer.result.clone())
+        (answer.payload_hash() == key.payload_hash).then(|| answer.result())
     }
 
     /// The limits in force.
@@ -297,8 +297,8 @@ impl<M: StateMachine> SessionStateMachine<M> {
         }
         let payload_hash = codec::payload_hash(payload);
         if let Some(answer) = session.answer(request) {
-            return Ok(if answer.payload_hash == payload_hash {
-                answer.result.clone()
+            return Ok(if answer.payload_hash() == payload_hash {
+                answer.result()
             } else {
                 Err(RequestError::RequestMismatch)
             });
@@ -309,7 +309,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         }
         let cx = Context::new(turn).among(&mut self.sessions).of(id);
         let result = self.core.execute(cx, payload, false)?;
-        self.sessions.record(place, request, Answer { payload_hash, result: result.clone() });
+        self.sessions.record(place, request, Answer::new(payload_hash, &result));
         Ok(result)
     }
 

@@ -8,6 +8,7 @@
 
 mod closed;
 mod due;
+mod index;
 mod minima;
 mod slots;
 
@@ -25,8 +26,9 @@ use crate::{
 };
 use bytes::Bytes;
 use closed::Closed;
+use index::Index;
 use slots::Slots;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 const CLOSED: &str = "session/closed";
 const LIMITS: &str = "session/limits";
@@ -36,8 +38,7 @@ const SESSION: &str = "session/id/";
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Slots<Open>,
-    /// Where a session is. Never gone through: its order says nothing.
-    index: HashMap<SessionId, Place>,
+    index: Index,
     ids: BTreeSet<SessionId>,
     /// Who was active least recently.
     by_activity: Minima<Activity>,
@@ -57,8 +58,9 @@ impl Key for Activity {
     const NONE: Self = (Timestamp(u64::MAX), SessionId(u128::MAX));
 }
 
-/// An open session.
+/// An open session. Two lines of a processor's cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Open {
     id: SessionId,
     session: Session,
@@ -103,7 +105,11 @@ impl Sessions {
     }
 
     pub(crate) fn get(&self, session: SessionId) -> Option<&Session> {
-        self.at(*self.index.get(&session)?)
+        self.at(self.find(session)?)
+    }
+
+    fn find(&self, session: SessionId) -> Option<Place> {
+        self.index.get(session, |place| self.open.get(place).is_some_and(|open| open.id == session))
     }
 
     /// The session at a place that [`touch`](Self::touch) gave. It is there until it is closed.
@@ -145,7 +151,8 @@ impl Sessions {
 
     /// Removes a session and remembers that it is closed.
     pub(crate) fn close(&mut self, id: SessionId) -> Option<Session> {
-        let place = self.index.remove(&id)?;
+        let open = &self.open;
+        let place = self.index.remove(id, |place| open.get(place).is_some_and(|open| open.id == id))?;
         let Open { session, .. } = self.open.remove(place)?;
         self.ids.remove(&id);
         self.reorder(id, place, Some(Standing::of(&session)), None);
@@ -197,7 +204,7 @@ impl Sessions {
         acked: ServerRequestId,
         lowest_pending: RequestId,
     ) -> Option<Place> {
-        let place = *self.index.get(&id)?;
+        let place = self.find(id)?;
         self.change(place, |session| session.touch(now, acked, lowest_pending));
         Some(place)
     }
@@ -212,7 +219,7 @@ impl Sessions {
     /// Whether a session takes another server request. One that would have too many is marked as a slow
     /// consumer: it is closed rather than left without a notification it counts on.
     pub(crate) fn may_send(&mut self, to: SessionId) -> bool {
-        let Some(place) = self.index.get(&to).copied() else {
+        let Some(place) = self.find(to) else {
             return false;
         };
         let Some(session) = self.at(place) else {
@@ -227,7 +234,7 @@ impl Sessions {
     }
 
     pub(crate) fn send(&mut self, to: SessionId, payload: Bytes, now: Timestamp) -> Option<ServerRequestId> {
-        let place = *self.index.get(&to)?;
+        let place = self.find(to)?;
         self.change(place, |session| session.send(payload, now))?
     }
 

@@ -4,53 +4,81 @@ use super::{EncodeError, MAX_EMPTY_ELEMENTS, Maxima};
 use bincode::config::{Configuration, standard};
 use bincode::enc::{Encode, EncoderImpl, write::Writer};
 use bincode::error::EncodeError as Inner;
+use bytes::Bytes;
 use serde::ser::{self, Serialize};
 use std::fmt::Display;
 
 type Encoder<'a> = EncoderImpl<&'a mut Bounded, Configuration>;
 
+/// How many bytes are encoded before memory is asked for. Most answers are shorter.
+const SMALL: usize = 64;
+
 /// A buffer that refuses to grow beyond its maximum.
 struct Bounded {
-    bytes: Vec<u8>,
-    /// The maximum, counted from `start`.
+    /// What was written, until it is too much for here.
+    small: [u8; SMALL],
+    /// All of it, unless that is empty.
+    large: Vec<u8>,
+    written: usize,
     max: usize,
-    start: usize,
 }
 
 impl Bounded {
-    fn written(&self) -> usize {
-        self.bytes.len().saturating_sub(self.start)
+    fn content(&self) -> &[u8] {
+        if self.large.is_empty() { self.small.get(..self.written).unwrap_or_default() } else { &self.large }
     }
 }
 
 impl Writer for Bounded {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> Result<(), Inner> {
-        if bytes.len() > self.max.saturating_sub(self.written()) {
+        if bytes.len() > self.max.saturating_sub(self.written) {
             return Err(Inner::UnexpectedEnd);
         }
-        self.bytes.extend_from_slice(bytes);
+        let written = self.written.saturating_add(bytes.len());
+        if self.large.is_empty()
+            && let Some(room) = self.small.get_mut(self.written..written)
+        {
+            room.copy_from_slice(bytes);
+        } else {
+            if self.large.is_empty() {
+                self.large = self.content().to_vec();
+            }
+            self.large.extend_from_slice(bytes);
+        }
+        self.written = written;
         Ok(())
     }
 }
 
-/// Encodes `value` behind what `bytes` already holds.
+/// Encodes `value` behind what `start` already holds.
 pub(super) fn to_vec<T: Serialize + ?Sized>(
     value: &T,
     maxima: Maxima,
-    bytes: Vec<u8>,
+    start: Vec<u8>,
 ) -> Result<Vec<u8>, EncodeError> {
-    let mut out = Bounded { start: bytes.len(), bytes, max: maxima.bytes };
+    let out = encoded(value, maxima, start)?;
+    Ok(if out.large.is_empty() { out.content().to_vec() } else { out.large })
+}
+
+/// Encodes `value`.
+pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T, maxima: Maxima) -> Result<Bytes, EncodeError> {
+    let out = encoded(value, maxima, Vec::new())?;
+    Ok(if out.large.is_empty() { Bytes::copy_from_slice(out.content()) } else { out.large.into() })
+}
+
+fn encoded<T: Serialize + ?Sized>(value: &T, maxima: Maxima, start: Vec<u8>) -> Result<Bounded, EncodeError> {
+    let mut out = Bounded { small: [0; SMALL], large: start, written: 0, max: maxima.bytes };
     let mut budget = Budget { elements: 0, maxima };
     value.serialize(Serializer {
         encoder: &mut EncoderImpl::new(&mut out, standard()),
         budget: &mut budget,
         depth: maxima.depth,
     })?;
-    if budget.elements > out.written().saturating_add(MAX_EMPTY_ELEMENTS) {
+    if budget.elements > out.written.saturating_add(MAX_EMPTY_ELEMENTS) {
         return Err(EncodeError::TooManyElements);
     }
-    Ok(out.bytes)
+    Ok(out)
 }
 
 /// What the whole value has used up so far.

@@ -1,7 +1,8 @@
 //! The answers that a client may still ask for.
 
-use crate::action::{RequestError, Response};
+use crate::action::{RequestError, Response, Status};
 use crate::identity::RequestId;
+use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +10,85 @@ use std::sync::Arc;
 /// What a cached answer counts beside its payload.
 const RECORD_BYTES: u64 = 32;
 
+/// How many bytes of a response need no memory of their own.
+const SMALL: usize = 30;
+
 /// A cached answer, and the hash of the payload it answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "Saved", from = "Saved")]
 pub(crate) struct Answer {
-    pub(crate) payload_hash: u64,
-    pub(crate) result: Result<Response, RequestError>,
+    payload_hash: u64,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Small { status: Status, length: u8, bytes: [u8; SMALL] },
+    Large(Response),
+    Error(RequestError),
+}
+
+/// An answer in a snapshot.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Answer")]
+struct Saved {
+    payload_hash: u64,
+    result: Result<Response, RequestError>,
+}
+
+impl From<Answer> for Saved {
+    fn from(answer: Answer) -> Self {
+        Self { payload_hash: answer.payload_hash, result: answer.result() }
+    }
+}
+
+impl From<Saved> for Answer {
+    fn from(saved: Saved) -> Self {
+        Self::new(saved.payload_hash, &saved.result)
+    }
 }
 
 impl Answer {
+    pub(crate) fn new(payload_hash: u64, result: &Result<Response, RequestError>) -> Self {
+        let kept = match result {
+            Ok(response) => Kept::small(response).unwrap_or_else(|| Kept::Large(response.clone())),
+            Err(error) => Kept::Error(*error),
+        };
+        Self { payload_hash, kept }
+    }
+
+    pub(crate) fn payload_hash(&self) -> u64 {
+        self.payload_hash
+    }
+
+    pub(crate) fn result(&self) -> Result<Response, RequestError> {
+        match &self.kept {
+            Kept::Small { status, length, bytes } => {
+                let payload = bytes.get(..usize::from(*length)).unwrap_or_default();
+                Ok(Response { status: *status, payload: Bytes::copy_from_slice(payload) })
+            }
+            Kept::Large(response) => Ok(response.clone()),
+            Kept::Error(error) => Err(*error),
+        }
+    }
+
+    /// What it counts against the limit.
     fn bytes(&self) -> u64 {
-        let payload = match &self.result {
-            Ok(response) => response.payload.len() as u64,
-            Err(_) => 0,
+        let payload = match &self.kept {
+            Kept::Small { length, .. } => u64::from(*length),
+            Kept::Large(response) => response.payload.len() as u64,
+            Kept::Error(_) => 0,
         };
         payload.saturating_add(RECORD_BYTES)
+    }
+}
+
+impl Kept {
+    fn small(response: &Response) -> Option<Self> {
+        let mut bytes = [0; SMALL];
+        bytes.get_mut(..response.payload.len())?.copy_from_slice(&response.payload);
+        let length = u8::try_from(response.payload.len()).ok()?;
+        Some(Self::Small { status: response.status, length, bytes })
     }
 }
 
@@ -141,5 +207,53 @@ impl Serialize for Answers {
 impl<'de> Deserialize<'de> for Answers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         BTreeMap::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(length: usize) -> Result<Response, RequestError> {
+        let payload = vec![7; length].into();
+        let status = [Status::Accepted, Status::Rejected][length % 2];
+        [Ok(Response { status, payload }), Err(RequestError::Skipped)][usize::from(length == 9)].clone()
+    }
+
+    #[test]
+    fn an_answer_of_any_length_comes_back_as_it_was() {
+        for length in [0, 1, SMALL - 1, SMALL, SMALL + 1, 1_000] {
+            let kept = Answer::new(7, &answer(length));
+            assert_eq!((kept.payload_hash(), kept.result()), (7, answer(length)));
+            assert_eq!(kept.bytes(), 32 + length as u64);
+        }
+        let error = Answer::new(7, &Err(RequestError::Skipped));
+        assert_eq!((error.result(), error.bytes()), (Err(RequestError::Skipped), 32));
+    }
+
+    #[test]
+    fn what_is_kept_and_what_it_counts_agree() {
+        let mut answers = Answers::None;
+        let mut expected = BTreeMap::new();
+        // Some requests at a time, out of order; then the client has those below one of them.
+        for round in 1..200_u64 {
+            for request in (0..round % 6).rev().map(|offset| RequestId(10 * round + offset)) {
+                let length = usize::try_from(round % 40).unwrap();
+                answers.insert(request, Answer::new(round, &answer(length)));
+                expected.insert(request, length);
+            }
+            let lowest = RequestId(10 * round + round % 7 - round % 13);
+            answers.discard_below(lowest);
+            expected.retain(|request, _| *request >= lowest);
+            assert_eq!(answers.lowest(), expected.keys().next().copied());
+            let bytes =
+                |length: &usize| 32 + answer(*length).map_or(0, |response| response.payload.len() as u64);
+            assert_eq!(answers.bytes(), expected.values().map(bytes).sum::<u64>());
+            for request in (10 * round).saturating_sub(30)..10 * round + 10 {
+                let kept = answers.get(RequestId(request)).map(Answer::result);
+                assert_eq!(kept, expected.get(&RequestId(request)).map(|length| answer(*length)));
+            }
+            assert_eq!(expected.is_empty(), matches!(answers, Answers::None));
+        }
     }
 }

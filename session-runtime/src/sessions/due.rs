@@ -62,7 +62,7 @@ impl Sessions {
         out: &mut Vec<ServerAction>,
     ) -> usize {
         let sent_before = out.len();
-        let place = self.index.get(&id).copied();
+        let place = self.find(id);
         if let Some(open) = place.and_then(|place| self.open.get_mut(place)) {
             open.session.resend(before, limit, now, |request| {
                 out.push(ServerAction::SendServerRequest {

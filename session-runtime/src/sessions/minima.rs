@@ -1,9 +1,9 @@
 //! The lowest of many keys, while the keys change.
 //!
-//! Keys stand in numbered places. Of every group of 16 places the lowest key is kept, of every group of 16 such groups
-//! again, and so on until one group is left. A key that changes is compared with the lowest of its group; only if it
-//! was that one, or is now, does anything else happen. So most changes cost one comparison, and none costs more than 16
-//! for each level.
+//! Keys stand in numbered places. Of every group of 16 places the lowest key is kept, and which member has it; of every
+//! group of 16 such groups again, and so on until one group is left. A key that rises matters only if it was the lowest
+//! of its group, and whether it was is one byte. So most changes cost next to nothing, and none costs more than 16
+//! comparisons for each level.
 
 /// How many places, or groups of the level below, make a group.
 const GROUP: usize = 16;
@@ -18,21 +18,36 @@ pub(crate) trait Key: Copy + Ord {
 /// [`Key::NONE`] for a vacant one.
 #[derive(Clone, Debug)]
 pub(crate) struct Minima<K> {
-    /// For each group of places its lowest key, for each group of those groups, and so on. The last level is one group.
-    levels: Vec<Vec<K>>,
-    lowest: K,
+    /// The groups of places, the groups of those groups, and so on. The members of the last level are one group.
+    levels: Vec<Level<K>>,
+    top: Lowest<K>,
+}
+
+/// The lowest key of each group of a level. Apart from each other, because one is asked for much more often.
+#[derive(Clone, Debug)]
+struct Level<K> {
+    members: Vec<u8>,
+    keys: Vec<K>,
+}
+
+/// The lowest key of a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Lowest<K> {
+    key: K,
+    /// Which member of the group has it; with equal keys any of those.
+    member: u8,
 }
 
 impl<K: Key> Default for Minima<K> {
     fn default() -> Self {
-        Self { levels: Vec::new(), lowest: K::NONE }
+        Self { levels: Vec::new(), top: Lowest { key: K::NONE, member: 0 } }
     }
 }
 
 impl<K: Key> Minima<K> {
     /// The lowest key of all.
     pub(crate) fn lowest(&self) -> K {
-        self.lowest
+        self.top.key
     }
 
     /// Makes room for so many places, or gives up the room of vacant ones behind them.
@@ -42,15 +57,22 @@ impl<K: Key> Minima<K> {
         while groups > 1 {
             if height == self.levels.len() {
                 // Up to here, everything was in what is now the first group.
-                self.levels.push(vec![self.lowest]);
+                let Lowest { key, member } = self.top;
+                self.levels.push(Level { members: vec![member], keys: vec![key] });
+                self.top.member = 0;
             }
-            if let Some(minima) = self.levels.get_mut(height) {
-                minima.resize(groups, K::NONE);
+            if let Some(level) = self.levels.get_mut(height) {
+                level.members.resize(groups, 0);
+                level.keys.resize(groups, K::NONE);
             }
             height = height.saturating_add(1);
             groups = groups.div_ceil(GROUP);
         }
-        self.levels.truncate(height);
+        while self.levels.len() > height
+            && let Some(level) = self.levels.pop()
+        {
+            self.top.member = level.members.first().copied().unwrap_or_default();
+        }
     }
 
     /// The key of a place has changed.
@@ -58,41 +80,62 @@ impl<K: Key> Minima<K> {
         debug_assert!(key_at(place) == is, "the owner has changed it already");
         let (mut place, mut was, mut is) = (place, was, is);
         for level in 0..=self.levels.len() {
-            let group = place / GROUP;
-            let known = self.lowest_known(level, group);
+            let (group, member) = (place / GROUP, member_of(place));
+            let was_lowest = self.lowest_member(level, group) == member;
+            if is >= was && !was_lowest {
+                return;
+            }
+            let known = self.lowest_key(level, group);
             debug_assert!(known <= was, "the lowest of a group is not above any of it");
-            if is > known && was > known {
+            let lowest = if is <= known {
+                Lowest { key: is, member }
+            } else if was_lowest {
+                self.find_lowest(level, group, &key_at)
+            } else {
+                return;
+            };
+            self.set(level, group, lowest);
+            (place, was, is) = (group, known, lowest.key);
+            if was == is {
                 return;
             }
-            let lowest = if is <= known { is } else { self.lowest_of(level, group, &key_at) };
-            match self.levels.get_mut(level) {
-                Some(minima) => minima.get_mut(group).into_iter().for_each(|known| *known = lowest),
-                None => self.lowest = lowest,
-            }
-            if lowest == known {
-                return;
-            }
-            (place, was, is) = (group, known, lowest);
         }
     }
 
-    /// The lowest key of a group, as it is kept.
-    fn lowest_known(&self, level: usize, group: usize) -> K {
+    fn lowest_member(&self, level: usize, group: usize) -> u8 {
         match self.levels.get(level) {
-            Some(minima) => minima.get(group).copied().unwrap_or(K::NONE),
-            None => self.lowest,
+            Some(level) => level.members.get(group).copied().unwrap_or_default(),
+            None => self.top.member,
+        }
+    }
+
+    fn lowest_key(&self, level: usize, group: usize) -> K {
+        match self.levels.get(level) {
+            Some(level) => level.keys.get(group).copied().unwrap_or(K::NONE),
+            None => self.top.key,
+        }
+    }
+
+    fn set(&mut self, level: usize, group: usize, lowest: Lowest<K>) {
+        let Some(level) = self.levels.get_mut(level) else {
+            self.top = lowest;
+            return;
+        };
+        if let (Some(member), Some(key)) = (level.members.get_mut(group), level.keys.get_mut(group)) {
+            (*member, *key) = (lowest.member, lowest.key);
         }
     }
 
     /// The lowest key of a group, from what is kept for the level below.
-    fn lowest_of(&self, level: usize, group: usize, key_at: &impl Fn(usize) -> K) -> K {
+    fn find_lowest(&self, level: usize, group: usize, key_at: &impl Fn(usize) -> K) -> Lowest<K> {
         let first = group.saturating_mul(GROUP);
-        let below = level.checked_sub(1).and_then(|below| self.levels.get(below));
-        let lowest = match below {
-            Some(minima) => minima.iter().skip(first).take(GROUP).copied().min(),
-            None => (first..first.saturating_add(GROUP)).map(key_at).min(),
+        let places = first..first.saturating_add(GROUP);
+        let of = |place: usize| match level.checked_sub(1) {
+            Some(below) => self.lowest_key(below, place),
+            None => key_at(place),
         };
-        lowest.unwrap_or(K::NONE)
+        let lowest = places.map(|place| (of(place), member_of(place))).min_by_key(|(key, _)| *key);
+        lowest.map_or(Lowest { key: K::NONE, member: 0 }, |(key, member)| Lowest { key, member })
     }
 
     /// The first of some places whose key is below a limit.
@@ -115,10 +158,10 @@ impl<K: Key> Minima<K> {
     /// The width of the widest group that begins at a place and has no key below a limit.
     fn nothing_below(&self, limit: K, place: usize) -> usize {
         let (mut found, mut width, mut group) = (0, 1_usize, place);
-        for minima in &self.levels {
+        for level in &self.levels {
             let begins_here = group.is_multiple_of(GROUP);
             group /= GROUP;
-            if !begins_here || minima.get(group).is_some_and(|lowest| *lowest < limit) {
+            if !begins_here || level.keys.get(group).is_some_and(|lowest| *lowest < limit) {
                 break;
             }
             width = width.saturating_mul(GROUP);
@@ -126,6 +169,12 @@ impl<K: Key> Minima<K> {
         }
         found
     }
+}
+
+/// Which member of its group a place is.
+#[allow(clippy::cast_possible_truncation)] // below 16
+fn member_of(place: usize) -> u8 {
+    (place % GROUP) as u8
 }
 
 #[cfg(test)]
@@ -164,10 +213,15 @@ mod tests {
             for level in &self.minima.levels {
                 let expected: Vec<u16> =
                     below.chunks(GROUP).map(|group| *group.iter().min().unwrap()).collect();
-                assert_eq!(*level, expected);
+                assert_eq!(level.keys, expected);
+                let member = |(group, keys): (usize, &[u16])| keys[usize::from(level.members[group])];
+                let members: Vec<u16> = below.chunks(GROUP).enumerate().map(member).collect();
+                assert_eq!(members, expected, "a member of the group has it");
                 below = expected;
             }
-            assert!(below.len() <= GROUP, "the last level is one group");
+            assert!(below.len() <= GROUP, "the members of the last level are one group");
+            let top = below.get(usize::from(self.minima.top.member)).copied();
+            assert_eq!(top.unwrap_or(u16::NONE), self.minima.lowest());
         }
     }
 

@@ -1,0 +1,437 @@
+//! What the session table costs, and how that changes with the number of sessions.
+//!
+//! `cargo run --release -p session-bench --bin costs` takes about two minutes and 2 GB of memory. Every figure that is
+//! compared with another was measured in the same run, in turns with it, and is the median of several rounds, so that
+//! a busy machine does harm to both.
+
+use cpu_time::ThreadTime;
+use session_runtime::rand_core::Rng;
+use session_runtime::{
+    Bytes, Command, Context, Limits, RaftAction, RequestId, ServerAction, ServerRequestId, SessionId,
+    SessionStateMachine, State, Timestamp, state_machine, testing::Dice,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Duration;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const FEW: u64 = 1_000;
+const MANY: u64 = 1_000_000;
+const ROUNDS: usize = 101;
+/// How many entries are timed at once: so few that the entries themselves stay in the processor's cache.
+const BATCH: usize = 2_000;
+
+/// What clients may ask of the ledger.
+#[state_machine]
+enum LedgerCommand {
+    /// Adds, and answers with 17 bytes.
+    Add { amount: u64 },
+    /// Sends something to everybody.
+    Tell,
+}
+
+/// A machine that does next to nothing.
+#[derive(State)]
+struct Ledger {
+    total: u128,
+}
+
+#[state_machine(command = LedgerCommand, server_request = u64)]
+impl Ledger {
+    fn add(&mut self, amount: u64) -> u128 {
+        self.total = self.total.wrapping_add(u128::from(amount));
+        self.total
+    }
+
+    fn tell(&mut self, cx: &mut Context<'_, u64>) -> u128 {
+        cx.broadcast(7);
+        self.total
+    }
+}
+
+impl Ledger {
+    /// So large that its answers have 17 bytes.
+    fn new() -> Self {
+        Self { total: 1 << 100 }
+    }
+}
+
+/// The least that one could do: a watermark and the answers of each client.
+struct Naive {
+    ledger: Ledger,
+    clients: HashMap<u64, (u64, BTreeMap<u64, Vec<u8>>)>,
+}
+
+impl Naive {
+    fn apply(&mut self, client: u64, request: u64, lowest_pending: u64, amount: u64) -> Option<Vec<u8>> {
+        let (watermark, answers) = self.clients.get_mut(&client)?;
+        *watermark = lowest_pending.max(*watermark);
+        while let Some(first) = answers.first_entry()
+            && *first.key() < *watermark
+        {
+            first.remove();
+        }
+        if request < *watermark {
+            return None;
+        }
+        if let Some(answer) = answers.get(&request) {
+            return Some(answer.clone());
+        }
+        let mut answer = vec![0xfd];
+        answer.extend_from_slice(&self.ledger.add(amount).to_le_bytes());
+        answers.insert(request, answer.clone());
+        Some(answer)
+    }
+}
+
+/// The machine, its log, and how far each of its clients is.
+struct Table {
+    machine: SessionStateMachine<Ledger>,
+    index: u64,
+    time: u64,
+    clients: Vec<Client>,
+    dice: Dice,
+    payload: Bytes,
+    out: Vec<ServerAction>,
+}
+
+#[derive(Clone, Copy)]
+struct Client {
+    session: SessionId,
+    request: u64,
+}
+
+impl Table {
+    /// With so many sessions, each of which has made so many requests and been told nothing.
+    fn new(sessions: u64, requests: u64) -> Outcome<Self> {
+        let mut table = Self {
+            machine: SessionStateMachine::new(Ledger::new()),
+            index: 0,
+            time: 0,
+            clients: Vec::new(),
+            dice: Dice::new(7),
+            payload: LedgerCommand::Add { amount: 5 }.encode(),
+            out: Vec::new(),
+        };
+        for _ in 0..sessions {
+            table.open()?;
+        }
+        for _ in 0..requests {
+            for number in 0..table.clients.len() {
+                let client = &mut table.clients[number];
+                client.request += 1;
+                let action = request(*client, 1, &table.payload);
+                table.apply(action)?;
+            }
+        }
+        Ok(table)
+    }
+
+    fn open(&mut self) -> Outcome<()> {
+        let session = SessionId::draw(self.index, self.dice.next_u64());
+        self.clients.push(Client { session, request: 0 });
+        self.apply(RaftAction::SessionCreationConfirmed { session, capabilities: BTreeMap::new() })
+    }
+
+    fn apply(&mut self, action: RaftAction) -> Outcome<()> {
+        self.index += 1;
+        // About a hundred entries in a millisecond.
+        let time = Timestamp(self.time + self.index / 100);
+        self.out.clear();
+        Ok(self.machine.apply_into(self.index, time, action, &mut self.out)?)
+    }
+
+    fn any_client(&mut self) -> usize {
+        usize::try_from(self.dice.below(self.clients.len() as u64)).unwrap_or_default()
+    }
+
+    /// Requests of clients that have their former answers: new ones, or copies of the last.
+    fn requests(&mut self, count: usize, new: bool) -> Vec<(Client, RaftAction)> {
+        (0..count)
+            .map(|_| {
+                let number = self.any_client();
+                let client = &mut self.clients[number];
+                client.request += u64::from(new);
+                (*client, request(*client, client.request, &self.payload))
+            })
+            .collect()
+    }
+
+    /// How long each of some entries takes.
+    fn time_each(&mut self, actions: impl IntoIterator<Item = RaftAction>) -> Outcome<f64> {
+        let (mut count, start) = (0_u32, ThreadTime::now());
+        for action in actions {
+            self.apply(action)?;
+            count += 1;
+        }
+        Ok(nanoseconds(start.elapsed()) / f64::from(count))
+    }
+}
+
+fn request(client: Client, lowest_pending: u64, payload: &Bytes) -> RaftAction {
+    RaftAction::ClientRequest {
+        session: client.session,
+        request: RequestId(client.request),
+        lowest_pending: RequestId(lowest_pending),
+        acked: ServerRequestId(0),
+        payload: payload.clone(),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // figures for people
+fn nanoseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Two costs, measured in turns, and the median of their ratios.
+fn in_turns(mut measure: impl FnMut() -> Outcome<(f64, f64)>) -> Outcome<(f64, f64, f64)> {
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        all.push(measure()?);
+    }
+    let of = |figure: fn(&(f64, f64)) -> f64| median(all.iter().map(figure).collect());
+    Ok((of(|(one, _)| *one), of(|(_, other)| *other), of(|(one, other)| one / other)))
+}
+
+/// Ours against the naive one.
+#[allow(clippy::cast_precision_loss)] // figures for people
+fn against_naive(sessions: u64) -> Outcome<()> {
+    let mut table = Table::new(sessions, 1)?;
+    let mut naive = Naive { ledger: Ledger::new(), clients: HashMap::new() };
+    let key = |client: &Client| u64::try_from(client.session.0 & u128::from(u64::MAX)).unwrap_or_default();
+    for client in &table.clients {
+        naive.clients.insert(key(client), (1, BTreeMap::new()));
+        naive.apply(key(client), 1, 1, 5);
+    }
+    for (new, what) in [(true, "new request"), (false, "duplicate")] {
+        let (ours, theirs, ratio) = in_turns(|| {
+            let batch = table.requests(BATCH, new);
+            let clients: Vec<Client> = batch.iter().map(|(client, _)| *client).collect();
+            let mut out = Vec::new();
+            let start = ThreadTime::now();
+            for client in &clients {
+                out.clear();
+                out.push(naive.apply(key(client), client.request, client.request, 5));
+            }
+            let theirs = nanoseconds(start.elapsed()) / BATCH as f64;
+            black_box(&out);
+            Ok((table.time_each(batch.into_iter().map(|(_, action)| action))?, theirs))
+        })?;
+        println!("  {sessions:>9}  {what:<12} {ours:>8.0} ns   naive {theirs:>6.0} ns   ratio {ratio:>5.2}");
+    }
+    Ok(())
+}
+
+/// One row of the table of shapes: the same entries at few and at many sessions.
+fn shape(
+    what: &str,
+    few: &mut Table,
+    many: &mut Table,
+    mut actions: impl FnMut(&mut Table) -> Vec<RaftAction>,
+) -> Outcome<()> {
+    let (few, many, ratio) = in_turns(|| {
+        let batch = actions(few);
+        let one = few.time_each(batch)?;
+        let batch = actions(many);
+        Ok((many.time_each(batch)?, one))
+    })
+    .map(|(many, few, ratio)| (few, many, ratio))?;
+    println!("  {what:<44} {few:>10.0} ns {many:>10.0} ns   ratio {ratio:>6.2}");
+    Ok(())
+}
+
+fn shapes() -> Outcome<()> {
+    let (mut few, mut many) = (Table::new(FEW, 1)?, Table::new(MANY, 1)?);
+    for table in [&mut few, &mut many] {
+        let limits = Limits { idle_timeout: Some(1 << 40), ..Limits::default() };
+        table.apply(RaftAction::Configure { limits, seed: None })?;
+    }
+    println!("an entry, at {FEW} and at {MANY} sessions:");
+    let plain = |batch: Vec<(Client, RaftAction)>| batch.into_iter().map(|(_, action)| action).collect();
+    shape("new request", &mut few, &mut many, |table| plain(table.requests(BATCH, true)))?;
+    shape("duplicate", &mut few, &mut many, |table| plain(table.requests(BATCH, false)))?;
+    shape("tick, nobody to close", &mut few, &mut many, |_| vec![RaftAction::Tick; BATCH])?;
+    for table in [&mut few, &mut many] {
+        table.apply(RaftAction::InternalCommand { payload: LedgerCommand::Tell.encode() })?;
+        table.out = Vec::new();
+    }
+    let retry = RaftAction::GetRequestsForRetry { last_sent_before: Timestamp(0), limit: 0 };
+    shape("retry, all have one pending and none is due", &mut few, &mut many, |_| {
+        vec![retry.clone(); BATCH]
+    })?;
+    shape("retry of 100, all are due", &mut few, &mut many, |table| {
+        let last_sent_before = table.machine.time();
+        let retry = RaftAction::GetRequestsForRetry { last_sent_before, limit: 100 };
+        table.time += 1;
+        vec![retry]
+    })?;
+    shape("acknowledgment", &mut few, &mut many, |table| {
+        let numbers: Vec<usize> = (0..20).map(|_| table.any_client()).collect();
+        let session = |number: &usize| table.clients[*number].session;
+        let ack = |session| RaftAction::ServerRequestAck { session, request: ServerRequestId(1) };
+        numbers.iter().map(session).map(ack).collect()
+    })?;
+    shape("closing a session", &mut few, &mut many, |table| {
+        let mut close = || {
+            let number = table.any_client();
+            RaftAction::SessionExpired { session: table.clients.swap_remove(number).session }
+        };
+        (0..5).map(|_| close()).collect()
+    })?;
+    for table in [&mut few, &mut many] {
+        let limits = Limits { idle_timeout: Some(0), ..Limits::default() };
+        let dead: Vec<SessionId> = table.clients.drain(..500).map(|client| client.session).collect();
+        // All others give a sign of life, and then these are the idle ones.
+        table.time += 10;
+        let alive = |client: &Client| session_runtime::Alive {
+            session: client.session,
+            lowest_pending: RequestId(0),
+            acked: ServerRequestId(0),
+        };
+        let sessions = table.clients.iter().map(alive).collect();
+        table.apply(RaftAction::KeepAlive { sessions })?;
+        let start = ThreadTime::now();
+        table.apply(RaftAction::Configure { limits, seed: None })?;
+        assert_eq!(table.out.len(), dead.len(), "each of them is closed");
+        let each = nanoseconds(start.elapsed()) / 500.0;
+        println!(
+            "  {:<44} {each:>10.0} ns each at {}",
+            "closing 500 idle sessions in one entry",
+            table.clients.len()
+        );
+    }
+    Ok(())
+}
+
+/// The pause of a snapshot, and what entries take while another thread encodes it.
+fn snapshots(sessions: u64, requests: u64) -> Outcome<()> {
+    let mut table = Table::new(sessions, requests)?;
+    // As many closed ids as are ever remembered.
+    for _ in 0..65_000 {
+        table.open()?;
+        if let Some(client) = table.clients.pop() {
+            table.apply(RaftAction::SessionExpired { session: client.session })?;
+        }
+    }
+    println!("{sessions} sessions with {requests} answers each, 32500 closed ids:");
+    let mut pauses = Vec::new();
+    for _ in 0..ROUNDS {
+        let batch = table.requests(10_000, true);
+        table.time_each(batch.into_iter().map(|(_, action)| action))?;
+        let start = ThreadTime::now();
+        let snapshot = table.machine.snapshot()?;
+        pauses.push(nanoseconds(start.elapsed()) / 1e3);
+        drop(snapshot);
+    }
+    println!("  pause of snapshot()           {:>8.0} us (median of {ROUNDS})", median(pauses));
+    for encoding in [false, true] {
+        let snapshot = table.machine.snapshot()?;
+        let encoder = std::thread::spawn(move || {
+            let start = ThreadTime::now();
+            let result = if encoding { snapshot.write_to(std::io::sink()) } else { Ok(()) };
+            drop(snapshot);
+            result.map(|()| start.elapsed())
+        });
+        let mut times: Vec<Duration> = Vec::new();
+        while !encoder.is_finished() || times.len() < 500_000 {
+            let (_, action) = table.requests(1, true).remove(0);
+            let start = ThreadTime::now();
+            table.apply(action)?;
+            times.push(start.elapsed());
+            if encoding && encoder.is_finished() {
+                break;
+            }
+        }
+        let took = encoder.join().map_err(|_| "the encoder panicked")??;
+        times.sort_unstable();
+        let at = |part: f64| {
+            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let place = (times.len() as f64 * part) as usize;
+            nanoseconds(times[place.min(times.len() - 1)]) / 1e3
+        };
+        let when = if encoding { format!("while {took:.1?} of encoding") } else { "else".to_owned() };
+        println!(
+            "  an entry {when:<28} median {:.2} us, p99 {:.1} us, p99.9 {:.1} us, max {:.0} us, of {}",
+            at(0.5),
+            at(0.99),
+            at(0.999),
+            at(1.0),
+            times.len()
+        );
+    }
+    Ok(())
+}
+
+/// The memory of this process.
+fn resident() -> Outcome<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes: u64 = line.and_then(|line| line.trim().split(' ').next()).ok_or("no VmRSS")?.parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// Prints what a session takes, in a process of its own.
+fn memory(requests: u64) -> Outcome<()> {
+    let before = resident()?;
+    let mut table = Table::new(MANY, requests)?;
+    table.clients = Vec::new();
+    table.out = Vec::new();
+    println!("{}", resident()?.saturating_sub(before) / MANY);
+    black_box(&table.machine);
+    Ok(())
+}
+
+fn memory_of(requests: &str) -> Outcome<String> {
+    let output = std::process::Command::new(std::env::current_exe()?).args(["memory", requests]).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let named = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
+    if let [memory_of, requests] = &arguments[..]
+        && memory_of == "memory"
+    {
+        return memory(requests.parse()?);
+    }
+    if let [profile, sessions, new] = &arguments[..]
+        && profile == "profile"
+    {
+        let mut table = Table::new(sessions.parse()?, 1)?;
+        let mut best: Vec<f64> = Vec::new();
+        for _ in 0..1000 {
+            let batch = table.requests(BATCH, new == "new");
+            best.push(table.time_each(batch.into_iter().map(|(_, action)| action))?);
+        }
+        println!("{:.0}", median(best));
+        return Ok(());
+    }
+    if named("naive") {
+        println!("apply_into against a map of watermarks and answers:");
+        for sessions in [4_000, 100_000, 1_000_000] {
+            against_naive(sessions)?;
+        }
+    }
+    if named("shapes") {
+        shapes()?;
+    }
+    if named("snapshots") {
+        snapshots(FEW, 1)?;
+        snapshots(MANY, 1)?;
+        snapshots(MANY, 8)?;
+    }
+    if named("sizes") {
+        println!("memory a session, of {MANY}:");
+        println!("  idle                                     {:>6} bytes", memory_of("0")?);
+        println!("  with 1 answer of 17 bytes                {:>6} bytes", memory_of("1")?);
+        println!("  with 8 answers of 17 bytes               {:>6} bytes", memory_of("8")?);
+    }
+    Ok(())
+}
