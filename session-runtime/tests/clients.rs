@@ -147,6 +147,21 @@ fn a_silent_client_says_that_it_is_alive_with_its_next_number() {
 }
 
 #[test]
+fn a_query_is_matched_by_its_own_correlation_and_sent_again_until_it_ends() {
+    let mut client = open();
+    let [one, two] = ["q", "r"].map(|text| client.query(ms(0), payload(text)).unwrap());
+    let query = |correlation, text| ClientMessage::Query { correlation, payload: payload(text) };
+    assert_eq!(messages(&mut client, ms(0)), [query(one, "q"), query(two, "r")]);
+    client.receive(ms(1), ServerMessage::QueryResponse { correlation: two, result: Ok(payload("yes")) });
+    assert_eq!(
+        events(&mut client),
+        [ClientEvent::QueryEnded { correlation: two, result: Ok(payload("yes")) }]
+    );
+    assert_eq!(client.next_wake(), Some(ms(1_000)));
+    assert_eq!(messages(&mut client, ms(1_000)), [query(one, "q")]);
+}
+
+#[test]
 fn queries_are_no_sign_of_life() {
     let mut client = open();
     let mut alive = Vec::new();

@@ -178,11 +178,16 @@ impl Server {
                 self.attempts.insert(session, attempt);
                 self.append(now, RaftAction::SessionCreationConfirmed { session, capabilities });
             }
-            ClientMessage::Continue { session } => {
-                let open = self.machine.sessions().any(|open| open == session);
-                let closed = ServerMessage::Closed { session, reason: None };
-                return Some(if open { ServerMessage::Continued { session } } else { closed });
+            // The `Closed` that its closing gave may be lost.
+            ClientMessage::Continue { session }
+            | ClientMessage::Ack { session, .. }
+            | ClientMessage::KeepAlive { session, .. }
+            | ClientMessage::Close { session }
+                if !self.machine.is_open(session) =>
+            {
+                return Some(ServerMessage::Closed { session, reason: None });
             }
+            ClientMessage::Continue { session } => return Some(ServerMessage::Continued { session }),
             ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
                 let key = SessionKey::new(session, request, &payload);
                 let term = self.term();
