@@ -8,7 +8,7 @@ use crate::keeper;
 use crate::network::Alone;
 use crate::replica::{Position, Replica};
 use crate::service::{Service, random};
-use crate::store::Store;
+use crate::store::{Disk, Store};
 use crate::types::{Applied, TypeConfig};
 use openraft::storage::RaftLogStorage;
 use openraft::{BasicNode, LogIdOptionExt, Raft, ServerState, SnapshotPolicy};
@@ -18,7 +18,8 @@ use session_runtime::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The one voter.
 const ME: u64 = 1;
@@ -67,6 +68,8 @@ const ME: u64 = 1;
 /// ```
 pub struct Node<M: StateMachine + Send + Sync + 'static> {
     service: Arc<Service<M>>,
+    /// Alive for as long as any part of the engine has the directory open.
+    directory: Option<Weak<dyn Disk>>,
 }
 
 /// How a node is doing.
@@ -120,11 +123,12 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let service = Arc::new(Service::new(config, machine, skips));
         service.snapshots.send_modify(|state| state.index = position.last.index().unwrap_or(0));
 
+        let directory = store.snapshots.directory();
         let gate = Arc::clone(&service.gate);
         let (log, synced) = store.log.on_append(Arc::new(move |entry| gate.appended(entry))).for_one_voter();
         let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
         start(&service, log, replica).await.inspect_err(|_| service.stop(&Stopped::Shutdown))?;
-        Ok(Self { service })
+        Ok(Self { service, directory })
     }
 }
 
@@ -232,6 +236,10 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     /// directory can be opened again.
     pub async fn shutdown(self) {
         shut_down(&self.service).await;
+        // openraft says that it has stopped before its last tasks have let go of the store.
+        while self.directory.as_ref().is_some_and(|directory| directory.strong_count() > 0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

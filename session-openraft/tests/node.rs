@@ -70,6 +70,18 @@ async fn a_snapshot_takes_the_place_of_the_log() {
     node.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_shutdown_the_directory_can_be_opened_at_once() {
+    let dir = dir();
+    for _ in 0..50 {
+        let node = Node::<Bank>::open(dir.path()).await.unwrap();
+        let client = node.client().await.unwrap();
+        BankClient::new(&client).open("ada".to_owned()).await.unwrap();
+        node.snapshot().await.unwrap();
+        node.shutdown().await;
+    }
+}
+
 #[tokio::test]
 async fn snapshots_are_taken_by_themselves() {
     let dir = dir();

@@ -5,7 +5,7 @@ use super::error::StoreError;
 use session_runtime::{Snapshot, SnapshotError};
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a snapshot is at: index, then term, so that the later one is the greater. The index is the log's, which
 /// may be above that of the machine's last action: openraft has entries of its own.
@@ -55,6 +55,11 @@ impl SnapshotStore {
         let snapshot = position.map(|position| read(&*disk, position)).transpose()?;
         let current = Arc::new(Mutex::new(Current { position, snapshot }));
         Ok(Self { disk: Some(disk), current, saving: Arc::default() })
+    }
+
+    /// The directory, for whoever wants to know when nobody has it open any more.
+    pub(crate) fn directory(&self) -> Option<Weak<dyn Disk>> {
+        self.disk.as_ref().map(Arc::downgrade)
     }
 
     /// Removes what a process that was stopped while it saved left behind.
