@@ -24,6 +24,8 @@ mod pages {
     struct Client;
     #[doc = include_str!("../../book/src/reference/formats.md")]
     struct Formats;
+    #[doc = include_str!("../../book/src/tutorial/embedded.md")]
+    struct Embedded;
     #[doc = include_str!("../../book/src/tutorial/first-machine.md")]
     struct FirstMachine;
     #[doc = include_str!("../../book/src/tutorial/rejections.md")]

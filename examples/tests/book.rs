@@ -232,3 +232,21 @@ fn every_message_shown_is_one_that_the_compiler_gives() {
     }
     assert!(shown > 60, "the messages are found at all: {shown}");
 }
+
+/// The names in quotes or backticks that begin like a metric.
+fn metric_names(text: &str, quote: char) -> BTreeSet<&str> {
+    text.split(quote).filter(|word| word.starts_with("session_") && !word.contains(['(', ' ', ':'])).collect()
+}
+
+#[test]
+fn every_metric_is_described() {
+    let page = fs::read_to_string(root().join("book/src/reference/metrics.md")).unwrap();
+    let code = fs::read_to_string(root().join("session-openraft/src/metrics.rs")).unwrap();
+    let labels = ["session_expired"];
+    let counted: BTreeSet<&str> =
+        metric_names(&code, '"').into_iter().filter(|name| !labels.contains(name)).collect();
+    let described: BTreeSet<&str> =
+        metric_names(&page, '`').into_iter().filter(|name| !labels.contains(name)).collect();
+    assert!(counted.len() > 5, "the metrics are found at all");
+    assert_eq!(described, counted);
+}
