@@ -5,6 +5,7 @@ mod command;
 mod derives;
 mod machine;
 mod state;
+mod wire;
 
 use crate::errors::Errors;
 use crate::words;
@@ -12,7 +13,7 @@ use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, DeriveInput};
 
-pub(crate) use command::derive_command;
+pub(crate) use command::{derive_command, derive_query};
 pub(crate) use derives::{derive_deterministic, derive_rejection};
 pub(crate) use state::derive_state;
 
@@ -66,6 +67,21 @@ fn placed(path: &impl ToTokens, at: Span) -> TokenStream {
         token
     });
     placed.collect()
+}
+
+/// Where these tokens begin, and where they end.
+fn ends(tokens: TokenStream) -> (Span, Span) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let begin = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_open(),
+        other => other.span(),
+    };
+    let end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.span_close(),
+        other => other.span(),
+    };
+    let here = Span::call_site();
+    (tokens.first().map_or(here, begin), tokens.last().map_or(here, end))
 }
 
 /// A name of the user's for something generated: shown at its place, but no code of the user's, so that lints

@@ -107,7 +107,14 @@ pub fn derive_rejection(item: TokenStream) -> TokenStream {
 /// The part of `#[state_machine]` on an enum that must see it after `cfg` was evaluated, as derives do and
 /// attributes do not.
 #[doc(hidden)]
-#[proc_macro_derive(SessionCommand, attributes(session_command, since, assume_deterministic))]
+#[proc_macro_derive(SessionCommand, attributes(session_enum, since, assume_deterministic))]
 pub fn derive_command(item: TokenStream) -> TokenStream {
     expand::derive_command(item.into()).into()
+}
+
+/// The serde impls of a query enum, made where `cfg` was evaluated.
+#[doc(hidden)]
+#[proc_macro_derive(SessionQuery, attributes(session_enum))]
+pub fn derive_query(item: TokenStream) -> TokenStream {
+    expand::derive_query(item.into()).into()
 }

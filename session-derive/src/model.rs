@@ -9,8 +9,8 @@ use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, FnArg, GenericParam, Ident, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType, Safety,
-    Signature, Type,
+    Attribute, FnArg, GenericParam, Ident, ImplItem, LitStr, Meta, Pat, PatType, ReceiverKind, ReturnType,
+    Safety, Signature, Type,
 };
 
 /// The attributes of ours on a method.
@@ -90,10 +90,22 @@ impl<'a> Machine<'a> {
         for item in &block.items {
             match item {
                 Item::Method(method) => machine.method(method, errors),
-                Item::Other(item) => errors.on(item, words::NOT_A_METHOD),
+                Item::Other(item) => machine.other(item, errors),
             }
         }
         machine
+    }
+
+    fn other(&mut self, item: &ImplItem, errors: &Errors) {
+        match item {
+            // Without a body or a value: rustc says so.
+            ImplItem::Verbatim(_) => self.whole = false,
+            ImplItem::Macro(item) => {
+                self.whole = false;
+                errors.on(&item.mac.path, words::MACRO_IN_BLOCK);
+            }
+            item => errors.on(item, words::NOT_A_METHOD),
+        }
     }
 
     fn method(&mut self, method: &'a Method, errors: &Errors) {
@@ -131,12 +143,14 @@ impl<'a> Machine<'a> {
         // rustc says that there are two of one name; whatever is made of the second would say it again.
         let same_name = |(other, _): &(&Method, Marks)| other.sig.ident == method.sig.ident;
         let is_second = cfgs.is_empty() && self.methods.iter().any(same_name);
+        let written: Vec<&Ident> = params.iter().filter_map(|param| param.written).collect();
+        let has_twins = written.iter().enumerate().any(|(at, name)| written[..at].contains(name));
         let (hook, query, internal) = (marks.hook, marks.query, marks.internal);
         self.methods.push((method, marks));
         if is_second {
             return;
         }
-        if errors.count() > before {
+        if errors.count() > before || has_twins {
             self.whole = false;
             return;
         }
@@ -145,11 +159,29 @@ impl<'a> Machine<'a> {
             return;
         }
         let variant = variant_of(&method.sig.ident);
-        if query {
+        if let Some(other) = self.namesake(&variant, &cfgs, query) {
+            errors.on(
+                &method.sig.ident,
+                words::second_of_variant(&other.to_string(), &variant.to_string(), query),
+            );
+        } else if query {
             self.queries.push(Query { method, cfgs, variant, params });
         } else {
             self.handlers.push(Handler { method, cfgs, variant, context, params, internal });
         }
+    }
+
+    /// Another method that stands for the same variant: `add_all`, `addAll` and `AddAll` do. Under `cfg`, there may
+    /// be only one of them at a time.
+    fn namesake(&self, variant: &Ident, cfgs: &[&Attribute], query: bool) -> Option<&'a Ident> {
+        let is_same =
+            |other: &Ident, others: &[&Attribute]| other == variant && cfgs.is_empty() && others.is_empty();
+        let method = if query {
+            self.queries.iter().find(|other| is_same(&other.variant, &other.cfgs)).map(|other| other.method)
+        } else {
+            self.handlers.iter().find(|other| is_same(&other.variant, &other.cfgs)).map(|other| other.method)
+        };
+        method.map(|method| &method.sig.ident)
     }
 }
 
@@ -267,7 +299,7 @@ pub(crate) fn hides_marker(attr: &Attribute) -> Option<Ident> {
 /// Checks a signature and finds the context in it.
 fn signature<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&'a Type> {
     if let Some(token) = &sig.asyncness {
-        errors.on(token, words::ASYNC_HANDLER);
+        errors.on(token, if marks.query { words::ASYNC_QUERY } else { words::ASYNC_HANDLER });
     }
     if let Safety::Unsafe(token) = &sig.safety {
         errors.on(token, words::UNSAFE_HANDLER);
@@ -292,8 +324,13 @@ fn signature<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<&
 }
 
 fn receiver(sig: &Signature, marks: &Marks, errors: &Errors) {
+    let (missing, wrong) = if marks.query {
+        (words::NO_QUERY_RECEIVER, words::QUERY_RECEIVER)
+    } else {
+        (words::NO_RECEIVER, words::WRONG_RECEIVER)
+    };
     match sig.receiver() {
-        None => errors.on(&sig.ident, words::NO_RECEIVER),
+        None => errors.on(&sig.ident, missing),
         Some(receiver) => match &receiver.kind {
             ReceiverKind::Reference(_, _, mutability) => {
                 if marks.query && mutability.is_some() {
@@ -303,9 +340,9 @@ fn receiver(sig: &Signature, marks: &Marks, errors: &Errors) {
             ReceiverKind::Typed(_, ty) => match self_reference(ty) {
                 Some(mutable) if marks.query && mutable => errors.on(receiver, words::QUERY_RECEIVER),
                 Some(_) => {}
-                None => errors.on(receiver, words::WRONG_RECEIVER),
+                None => errors.on(receiver, wrong),
             },
-            _ => errors.on(receiver, words::WRONG_RECEIVER),
+            _ => errors.on(receiver, wrong),
         },
     }
 }
@@ -338,6 +375,11 @@ fn parameters<'a>(sig: &'a Signature, marks: &Marks, errors: &Errors) -> Option<
                 } else {
                     errors.on(&param.ty, words::CONTEXT_POSITION);
                 }
+            }
+            // Said about the hook's parameters as a whole.
+            Type::Reference(_) if marks.is_hook() => {}
+            Type::Reference(_) if position == receivers && !marks.query => {
+                errors.on(&param.ty, words::REFERENCE_OR_CONTEXT);
             }
             Type::Reference(_) => errors.on(&param.ty, words::REFERENCE_PARAMETER),
             Type::ImplTrait(_) => errors.on(&param.ty, words::IMPL_PARAMETER),

@@ -79,6 +79,12 @@ pub(crate) fn peeled(ty: &Type) -> &Type {
 pub(crate) fn type_text(ty: &Type) -> String {
     match peeled(ty) {
         Type::Array(array) => format!("[{}; {}]", type_text(&array.elem), array.len.to_token_stream()),
+        Type::Reference(reference) => {
+            let lifetime =
+                reference.lifetime.as_ref().map(|lifetime| format!("{lifetime} ")).unwrap_or_default();
+            let mutable = if reference.mutability.is_some() { "mut " } else { "" };
+            format!("&{lifetime}{mutable}{}", type_text(&reference.elem))
+        }
         Type::Slice(slice) => format!("[{}]", type_text(&slice.elem)),
         Type::Tuple(tuple) if tuple.elems.len() == 1 => format!("({},)", type_text(&tuple.elems[0])),
         Type::Tuple(tuple) => {

@@ -54,26 +54,9 @@ impl Args {
         let parser = |input: ParseStream<'_>| {
             let mut seen: Vec<String> = Vec::new();
             while !input.is_empty() {
-                let key = Ident::parse_any(input)?;
-                let text = key.to_string();
-                if seen.contains(&text) {
-                    errors.on(&key, words::repeated_key(&text));
-                }
-                if keys.contains(&text.as_str()) {
-                    input.parse::<Token![=]>()?;
-                    args.value(&text, input, errors)?;
-                } else {
-                    if IMPL_KEYS.contains(&text.as_str()) {
-                        errors.on(&key, words::key_of_impl(&text));
-                    } else {
-                        errors.on(&key, words::unknown_key(&text, near(&text, keys.iter().copied()), keys));
-                    }
-                    skip_value(input)?;
-                }
-                seen.push(text);
-                if !input.is_empty() {
-                    input.parse::<Token![,]>()?;
-                }
+                args.argument(input, keys, &mut seen, errors);
+                skip_value(input)?;
+                input.parse::<Option<Token![,]>>()?;
             }
             Ok(())
         };
@@ -81,6 +64,33 @@ impl Args {
             errors.push(error);
         }
         args
+    }
+
+    /// One argument, up to the next comma if it is understood.
+    fn argument(&mut self, input: ParseStream<'_>, keys: &[&str], seen: &mut Vec<String>, errors: &Errors) {
+        let Ok(key) = Ident::parse_any(input) else {
+            errors.at(input.span(), words::no_key(keys));
+            return;
+        };
+        let text = key.to_string();
+        if seen.contains(&text) {
+            errors.on(&key, words::repeated_key(&text));
+        }
+        if keys.contains(&text.as_str()) {
+            let value = input.parse::<Token![=]>().and_then(|_| self.value(&text, input, errors));
+            let is_whole = input.is_empty() || input.peek(Token![,]);
+            match value {
+                Ok(()) if is_whole => {}
+                Ok(()) => errors.at(input.span(), words::NO_COMMA),
+                Err(error) => errors.at(error.span(), words::value_form(&text)),
+            }
+        } else if IMPL_KEYS.contains(&text.as_str()) {
+            errors.on(&key, words::key_of_impl(&text));
+        } else {
+            let is_bare = input.is_empty() || input.peek(Token![,]);
+            errors.on(&key, words::unknown_key(&text, near(&text, keys.iter().copied()), keys, is_bare));
+        }
+        seen.push(text);
     }
 
     fn value(&mut self, key: &str, input: ParseStream<'_>, errors: &Errors) -> syn::Result<()> {
@@ -113,7 +123,7 @@ impl Args {
     }
 }
 
-/// Leaves out what follows an unknown key, up to the next comma.
+/// Leaves out what was not understood, up to the next comma.
 fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
     while !input.is_empty() && !input.peek(Token![,]) {
         input.parse::<TokenTree>()?;
@@ -283,7 +293,7 @@ pub(crate) fn derive_crate(attrs: &[Attribute], name: &str, errors: &Errors) -> 
                 return Ok(());
             }
             let key = meta.path.to_token_stream().to_string();
-            Err(meta.error(words::unknown_key(&key, near(&key, ["crate"]), &["crate"])))
+            Err(meta.error(words::unknown_key(&key, near(&key, ["crate"]), &["crate"], false)))
         });
         if let Err(error) = parsed {
             errors.push(error);

@@ -4,8 +4,9 @@
 //! `src/snapshots/`.
 
 use crate::expand;
-use proc_macro2::TokenStream;
+use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use syn::{File, Item};
 
 /// The expansion as formatted Rust. What stands in `if_client!` is formatted as if it stood alone.
@@ -118,36 +119,89 @@ fn machine_with_mistakes() {
 }
 
 #[test]
-fn state() {
-    let state = quote! {
-        #[state(dropped("old"))]
-        pub struct Store<K: Ord> {
-            #[state(per_entry)]
-            map: BTreeMap<K, String>,
-            #[state(shared, was = "table")]
-            shared: Arc<Vec<u64>>,
-            #[since = 2]
-            later: u64,
-            #[state(default)]
-            #[assume_deterministic = "counted alike everywhere"]
-            share: f64,
+fn queries_derived() {
+    let queries = quote! {
+        #[session_enum(sr)]
+        pub enum StoreQuery {
+            Get { key: String },
+            Count {},
         }
     };
-    insta::assert_snapshot!(pretty(expand::derive_state(state)));
+    insta::assert_snapshot!(pretty(expand::derive_query(queries)));
 }
+
+const STATE: &str = r#"
+    #[state(dropped("old"))]
+    pub struct Store<K: Ord> {
+        #[state(per_entry)]
+        map: BTreeMap<K, String>,
+        #[state(shared, was = "table")]
+        shared: Arc<Vec<u64>>,
+        #[since = 2]
+        later: u64,
+        #[state(default)]
+        #[assume_deterministic = "counted alike everywhere"]
+        share: f64,
+    }
+"#;
+
+#[test]
+fn state() {
+    insta::assert_snapshot!(pretty(expand::derive_state(tokens(STATE))));
+}
+
+const REFUSED: &str = r#"
+    pub enum Refused<T> {
+        NoSuch { key: T },
+        #[serde(rename = "full")]
+        Full(#[assume_deterministic = "shown only"] f32),
+    }
+"#;
 
 #[test]
 fn small_derives() {
-    let item = quote! {
-        pub enum Refused<T> {
-            NoSuch { key: T },
-            #[serde(rename = "full")]
-            Full(#[assume_deterministic = "shown only"] f32),
+    let mut both = expand::derive_deterministic(tokens(REFUSED));
+    both.extend(expand::derive_rejection(tokens(REFUSED)));
+    insta::assert_snapshot!(pretty(both));
+}
+
+/// The input with one token left out, doubled, or another in its place; at every depth.
+fn spoiled(input: &TokenStream) -> Vec<TokenStream> {
+    let others: Vec<TokenTree> = tokens("x 5 , = & # ! () {} \"\" 'a self r#fn Self").into_iter().collect();
+    let all: Vec<TokenTree> = input.clone().into_iter().collect();
+    let mut spoiled: Vec<TokenStream> = Vec::new();
+    for (at, token) in all.iter().enumerate() {
+        let mut instead: Vec<TokenStream> = vec![TokenStream::new(), quote!(#token #token)];
+        instead.extend(others.iter().map(ToTokens::to_token_stream));
+        if let TokenTree::Group(group) = token {
+            let inner = self::spoiled(&group.stream()).into_iter();
+            instead.extend(inner.map(|inner| TokenTree::Group(Group::new(group.delimiter(), inner)).into()));
+        }
+        let around = |instead| all[..at].iter().cloned().chain(instead).chain(all[at + 1..].iter().cloned());
+        spoiled.extend(instead.into_iter().map(|instead| around(instead).collect::<TokenStream>()));
+    }
+    spoiled
+}
+
+#[test]
+fn no_input_makes_the_macros_panic() {
+    let machine =
+        quote!(command = CounterCommand, server_request = Notice, version = 2, client = pub(crate) C);
+    let never_panics = |inputs: Vec<TokenStream>, expand: &dyn Fn(TokenStream) -> TokenStream| {
+        assert!(inputs.len() > 100);
+        for input in inputs {
+            let expanded = catch_unwind(AssertUnwindSafe(|| expand(input.clone())));
+            assert!(expanded.is_ok(), "it panics at: {input}");
         }
     };
-    let mut both = expand::derive_deterministic(item.clone());
-    both.extend(expand::derive_rejection(item));
-    insta::assert_snapshot!(pretty(both));
+    never_panics(spoiled(&machine), &|args| expand::state_machine(args, &tokens(MACHINE)));
+    never_panics(spoiled(&tokens(MACHINE)), &|item| expand::state_machine(machine.clone(), &item));
+    never_panics(spoiled(&tokens(COMMANDS)), &|item| expand::state_machine(TokenStream::new(), &item));
+    never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_command);
+    never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_query);
+    never_panics(spoiled(&tokens(STATE)), &expand::derive_state);
+    never_panics(spoiled(&tokens(REFUSED)), &expand::derive_deterministic);
+    never_panics(spoiled(&tokens(REFUSED)), &expand::derive_rejection);
 }
 
 #[test]
@@ -175,5 +229,56 @@ fn another_word_is_no_slip() {
         ("test", None),
     ] {
         assert_eq!(crate::model::misspelled(name), meant, "{name}");
+    }
+}
+
+/// Code without what the book leaves out: spaces, last commas, and the paths of what everybody knows.
+fn bare(code: &str) -> String {
+    let mut bare: String = code.chars().filter(|c| !c.is_whitespace()).collect();
+    for (long, short) in [
+        ("::session_runtime::", ""),
+        ("::core::result::", ""),
+        ("::core::primitive::", ""),
+        (",)", ")"),
+        (",]", "]"),
+        (",}", "}"),
+        (",>", ">"),
+    ] {
+        bare = bare.replace(long, short);
+    }
+    bare
+}
+
+/// The code blocks of a page, each with the words on its fence.
+fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
+}
+
+#[test]
+fn the_book_shows_the_real_expansion() {
+    let page = include_str!("../../book/src/internals/expansion.md");
+    let (_, machine) = blocks(page).next().expect("it begins with the machine");
+    let items = syn::parse_str::<File>(machine).expect("the machine is Rust").items;
+    let expansions = items.into_iter().map(|item| match item {
+        Item::Enum(item) => expand::derive_command(item.to_token_stream()),
+        Item::Struct(item) => expand::derive_state(item.to_token_stream()),
+        Item::Impl(mut item) => {
+            item.attrs.clear();
+            expand::state_machine(quote!(command = CounterCommand), &item.to_token_stream())
+        }
+        _ => TokenStream::new(),
+    });
+    let expansion: String = expansions.map(|expansion| bare(&pretty(expansion))).collect();
+    let excerpts: Vec<&str> =
+        blocks(page).filter(|(fence, _)| fence.contains("ignore")).map(|(_, code)| code).collect();
+    assert!(excerpts.len() > 5);
+    for excerpt in excerpts {
+        let mut rest = expansion.as_str();
+        for part in excerpt.split("// ...").map(bare) {
+            let Some(at) = rest.find(&part) else {
+                panic!("this is not, or no longer, in the expansion: {part}\n{expansion}");
+            };
+            rest = &rest[at + part.len()..];
+        }
     }
 }

@@ -27,9 +27,31 @@ pub(crate) fn repeated_key(key: &str) -> String {
     format!("`{key}` is given twice; keep one")
 }
 
-pub(crate) fn unknown_key(key: &str, near: Option<&str>, known: &[&str]) -> String {
+pub(crate) const NO_COMMA: &str = "arguments are separated by commas";
+
+pub(crate) fn no_key(known: &[&str]) -> String {
+    format!("an argument is written `key = value`; the arguments here are {}", list(known))
+}
+
+pub(crate) fn value_form(key: &str) -> String {
+    match key {
+        "command" => "write the enum's type, without quotes: `command = YourCommand`".to_owned(),
+        "server_request" => "write a type, without quotes: `server_request = YourRequest`".to_owned(),
+        "version" => VERSION_RANGE.to_owned(),
+        "name" => "write a text: `name = \"...\"`".to_owned(),
+        "crate" => "write a path, without quotes: `crate = path::to::session_runtime`".to_owned(),
+        key => format!("write a name, without quotes: `{key} = Name`"),
+    }
+}
+
+pub(crate) fn unknown_key(key: &str, near: Option<&str>, known: &[&str], is_bare: bool) -> String {
     match near {
         Some(near) => format!("there is no argument `{key}`; did you mean `{near}`?"),
+        None if is_bare && known.contains(&"command") => {
+            format!(
+                "there is no argument `{key}`; if it is the enum of the commands, write `command = {key}`"
+            )
+        }
         None => format!("there is no argument `{key}`; the arguments here are {}", list(known)),
     }
 }
@@ -50,13 +72,26 @@ pub(crate) const SINCE_FORM: &str =
     "write the version that brought it: `#[since = 2]`, a whole number from 1";
 pub(crate) const CFG_NOT_LAST: &str = "a variant's position is its tag in the log, so a variant that is not always there \
      would shift those behind it; only the last variant may be under `#[cfg]`";
+pub(crate) const CFG_SHIFTS: &str = "in this build a variant above is missing, so this one has another tag in the log than \
+     in other builds; only the last variant may be under `#[cfg]`, and of exclusive twins one must always be there";
+pub(crate) const SINCE_ON_FIELD: &str = "the fields of a command never change, because its bytes stand in the log; add a \
+     variant with `#[since = N]` instead";
+pub(crate) const SINCE_ON_TYPE: &str = "`#[since = N]` goes on what came later: a variant or a field";
 pub(crate) const CFG_FIELD: &str = "a field under `#[cfg]` would give the same command different bytes in different \
      builds; add a variant instead";
 pub(crate) const SERDE_CRATE: &str = "`#[state_machine]` sets serde's `crate` itself; remove this";
 
 pub(crate) fn derived_already(names: &[String]) -> String {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    format!("`#[state_machine]` derives {} itself; remove it here", list(&names))
+    format!(
+        "`#[state_machine]` derives {} itself; remove {} here",
+        list(&names),
+        if names.len() > 1 { "them" } else { "it" }
+    )
+}
+
+pub(crate) fn marker_of_handler(marker: &str, variant: &str, handler: &str) -> String {
+    format!("`#[{marker}]` goes on the handler of `{variant}`: on `fn {handler}` in the impl block")
 }
 
 pub(crate) fn unreachable_variant(variant: &str) -> String {
@@ -82,6 +117,14 @@ pub(crate) fn serde_attribute(key: &str) -> String {
     format!("`#[serde({key})]` cannot be read back from the log's format: {why}; remove it")
 }
 
+pub(crate) fn serde_on_variant(key: &str) -> String {
+    let why = match key {
+        "other" => "a variant that only a newer build knows would be taken for this one",
+        _ => "the variants behind it would be written under one number and read under another",
+    };
+    format!("`#[serde({key})]` cannot stand on a variant: {why}; remove it")
+}
+
 pub(crate) fn one_sided_skip(key: &str) -> String {
     format!(
         "`#[serde({key})]` leaves the field out on one side only, so what is written cannot be read back; write \
@@ -96,17 +139,25 @@ pub(crate) const TRAIT_IMPL: &str =
 pub(crate) const UNSAFE_IMPL: &str = "an impl block of handlers is not `unsafe`; remove it";
 pub(crate) const NOT_A_METHOD: &str = "only handlers, queries and hooks may stand in this block; put everything else \
      into another impl block";
+pub(crate) const MACRO_IN_BLOCK: &str = "`#[state_machine]` runs before this macro and cannot see what it makes; write \
+     the handlers out, or let the macro make the whole impl block";
+pub(crate) const NO_QUERY_RECEIVER: &str =
+    "a query takes `&self`; a function without it belongs into another impl block";
 pub(crate) const NO_RECEIVER: &str = "a handler takes `&mut self` or `&self`; a function without it belongs into another \
      impl block";
 pub(crate) const WRONG_RECEIVER: &str = "write `&mut self` or `&self`: the machine outlives the command";
 pub(crate) const QUERY_RECEIVER: &str = "a query only reads: write `&self`";
 pub(crate) const ASYNC_HANDLER: &str = "a handler cannot be `async`: every replica must do the same in one step; send a \
      server request, and take the result as a command";
+pub(crate) const ASYNC_QUERY: &str =
+    "a query cannot be `async`: it reads the state as it is at one moment; wait before or after it";
 pub(crate) const UNSAFE_HANDLER: &str = "a handler cannot be `unsafe`; remove it";
 pub(crate) const EXTERN_HANDLER: &str = "a handler cannot be `extern`; remove it";
 pub(crate) const GENERIC_HANDLER: &str =
     "a handler cannot be generic: one variant is one call; write the types out";
 pub(crate) const REFERENCE_PARAMETER: &str = "what a command or a query carries is owned; take this by value";
+pub(crate) const REFERENCE_OR_CONTEXT: &str = "what a command carries is owned: take this by value; if it is the context, \
+     write `cx: &mut Context<'_, YourServerRequest>`";
 pub(crate) const CONTEXT_POSITION: &str =
     "a `&mut` parameter can only be the context, which stands right behind `self`";
 pub(crate) const QUERY_CONTEXT: &str = "a query has no context: it runs outside the log, on one replica only";
@@ -123,9 +174,16 @@ pub(crate) const HOOK_REPLY: &str = "nobody waits for a hook's answer; return no
 pub(crate) const HIDDEN_MARKER: &str = "`#[state_machine]` runs before `cfg_attr` is evaluated and cannot see this; write \
      two methods under `#[cfg]`, one with it and one without";
 
+pub(crate) fn second_of_variant(other: &str, variant: &str, query: bool) -> String {
+    let what = if query { "query" } else { "handler" };
+    format!("`{other}` is the {what} of `{variant}` already; keep one of the two, or rename this one")
+}
+
 pub(crate) fn second_hook(name: &str) -> String {
     format!("there is a `#[{name}]` method already; put both into one")
 }
+
+pub(crate) const TWICE: &str = "`#[state_machine]` is there already; remove this one";
 
 pub(crate) fn two_roles(first: &str, second: &str) -> String {
     match (first, second) {
@@ -154,16 +212,16 @@ pub(crate) fn lifts_one(name: &str) -> String {
 
 // Bodies.
 
-pub(crate) fn may_panic(what: &str, instead: &str) -> String {
+pub(crate) fn may_panic(what: &str, instead: &str, kind: &str, consequence: &str) -> String {
     format!(
-        "{what} can panic, and a handler must not fail: the machine would halt on every replica; {instead}, or write \
-         `#[assume_infallible = \"why\"]` on the handler"
+        "{what} can panic, and a {kind} must not fail: {consequence}; {instead}, or write \
+         `#[assume_infallible = \"why\"]` on the {kind}"
     )
 }
 
-pub(crate) fn may_differ(what: &str, instead: &str) -> String {
+pub(crate) fn may_differ(what: &str, instead: &str, kind: &str) -> String {
     format!(
-        "{what} may differ between replicas; {instead}, or write `#[assume_deterministic = \"why\"]` on the handler"
+        "{what} may differ between replicas; {instead}, or write `#[assume_deterministic = \"why\"]` on the {kind}"
     )
 }
 

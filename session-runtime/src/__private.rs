@@ -9,12 +9,12 @@ pub use crate::{__if_client as if_client, __if_testing as if_testing};
 #[cfg(feature = "client")]
 pub use call::{call_command, call_query};
 pub use check::{
-    Table, among, check_all_handled, check_argument, check_command, check_handler, check_rejection,
-    check_version, is_among,
+    Table, among, check_all_handled, check_argument, check_command, check_command_field, check_handler,
+    check_owned, check_query_argument, check_rejection, check_server_request, check_version, is_among,
 };
 pub use field::{Defaulted, EntryField, PlainField, Proven, SharedEntryField, SharedField, Vouched};
 pub use serde;
-pub use session_derive::SessionCommand;
+pub use session_derive::{SessionCommand, SessionQuery};
 
 use crate::{
     action::Response,
@@ -45,14 +45,14 @@ pub trait Mirrored: Command {
     }
 }
 
-/// The fields of a variant, as the arguments of its handler.
+/// A field of a variant, as an argument of its handler.
 #[diagnostic::on_unimplemented(
-    message = "the arguments of this handler are `{T}`, but the fields of its variant are `{Self}`",
-    label = "takes `{T}` instead of `{Self}`",
+    message = "this argument is `{T}`, but its field in the variant is `{Self}`",
+    label = "`{T}` instead of `{Self}`",
     note = "behind `self` and the context, a handler takes the fields of its variant, by value and in their order"
 )]
 pub trait Gives<T>: Sized {
-    /// The arguments.
+    /// The argument.
     fn give(self) -> T;
 }
 
@@ -68,7 +68,8 @@ impl<T> Gives<T> for T {
 #[diagnostic::on_unimplemented(
     message = "this takes `{T}`, but the machine's context is `{Self}`",
     label = "not the machine's context",
-    note = "write `cx: &mut Context<'_, T>` with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`"
+    note = "write `cx: &mut Context<'_, T>` with the `T` of `#[state_machine(server_request = T)]`; a machine without `server_request` has `Context<'_>`",
+    note = "a `&mut` parameter is always the context; a field of the command is taken by value"
 )]
 pub trait Serves<T> {
     /// The context.
@@ -120,6 +121,16 @@ pub trait Checked<const SOUND: bool> {
 }
 
 impl<T, const SOUND: bool> Checked<SOUND> for T {
+    type Itself = T;
+}
+
+/// The same type, beside another: where that could not be made out, neither is this.
+pub trait Beside<Other> {
+    /// The type.
+    type Itself;
+}
+
+impl<T, Other> Beside<Other> for T {
     type Itself = T;
 }
 

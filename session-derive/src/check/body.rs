@@ -17,24 +17,21 @@ pub(crate) fn check_body(method: &Method, marks: &Marks, errors: &Errors) {
     let body = TokenStream::from(proc_macro2::TokenTree::Group(method.body.clone()));
     // A body that does not parse is half-typed: rustc says so.
     if let Ok(block) = syn::parse2::<syn::Block>(body) {
-        let (refuse, instead_of_unwrap) = if marks.query {
-            (
-                "return `None` where there is no answer",
-                "match, or use `?` in a query that returns an `Option`",
-            )
-        } else if marks.is_hook() {
-            ("leave the state as it is", "match, and leave the state as it is")
-        } else {
-            ("refuse with a `Rejection`", "match, or use `?` with a `Rejection`")
-        };
         let mut rules = Rules {
             errors,
             infallible: marks.infallible.is_none(),
             deterministic: marks.deterministic.is_none(),
-            refuse,
-            instead_of_unwrap,
+            kind: Kind::of(marks),
+            imports: Vec::new(),
             refused: Vec::new(),
+            said: Vec::new(),
         };
+        // An import holds in all of its block, also above itself.
+        let mut uses = Uses(Vec::new());
+        uses.visit_block(&block);
+        for item in uses.0 {
+            rules.use_tree(&item.tree, &mut Vec::new());
+        }
         rules.visit_block(&block);
     }
 }
@@ -43,11 +40,60 @@ struct Rules<'a> {
     errors: &'a Errors,
     infallible: bool,
     deterministic: bool,
+    kind: Kind,
+    /// What the body imports, each by the name it has there and the path it stands for.
+    imports: Vec<(String, Vec<String>)>,
+    /// The names of imports that were refused: their uses are no mistakes of their own.
+    refused: Vec<String>,
+    /// The types refused in this statement: `let x: T = T::new()` is one mistake.
+    said: Vec<String>,
+}
+
+/// The words that fit a handler, a query or a hook.
+struct Kind {
+    name: &'static str,
+    /// What comes of a panic.
+    consequence: &'static str,
     /// What the method can do instead of failing.
     refuse: &'static str,
     instead_of_unwrap: &'static str,
-    /// The names of imports that were refused: their uses are no mistakes of their own.
-    refused: Vec<String>,
+}
+
+impl Kind {
+    fn of(marks: &Marks) -> Self {
+        let halts = "the machine would halt on every replica";
+        if marks.query {
+            Self {
+                name: "query",
+                consequence: "its caller would get no answer",
+                refuse: "return `None` where there is no answer",
+                instead_of_unwrap: "match, or use `?` in a query that returns an `Option`",
+            }
+        } else if marks.is_hook() {
+            Self {
+                name: "hook",
+                consequence: halts,
+                refuse: "leave the state as it is",
+                instead_of_unwrap: "match, and leave the state as it is",
+            }
+        } else {
+            Self {
+                name: "handler",
+                consequence: halts,
+                refuse: "refuse with a `Rejection`",
+                instead_of_unwrap: "match, or use `?` with a `Rejection`",
+            }
+        }
+    }
+}
+
+/// The imports of a body, wherever in it they stand.
+struct Uses<'ast>(Vec<&'ast syn::ItemUse>);
+
+impl<'ast> Visit<'ast> for Uses<'ast> {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.0.push(item);
+    }
 }
 
 /// Macros that panic, with what to do beside refusing.
@@ -99,6 +145,8 @@ const RANDOM: [&str; 9] = [
     "getrandom",
     "fastrand",
 ];
+/// Collections whose order is another in every process, and their modules.
+const HASHED: [&str; 4] = ["HashMap", "HashSet", "hash_map", "hash_set"];
 const USE_STATE: &str = "take it as a field of the command, or keep it in the state";
 const USE_COMMAND: &str = "do it outside, and send what came of it as a command";
 const USE_RNG: &str = "draw from `cx.rng()`, which gives the same on every replica";
@@ -108,35 +156,47 @@ const USE_BTREE: &str = "its order is another in every process: use `BTreeMap` o
 impl Rules<'_> {
     fn panics(&self, span: Span, what: &str, instead: &str) {
         if self.infallible {
-            self.errors.at(span, words::may_panic(what, instead));
+            let Kind { name, consequence, .. } = self.kind;
+            self.errors.at(span, words::may_panic(what, instead, name, consequence));
         }
     }
 
     fn differs(&self, span: Span, what: &str, instead: &str) {
         if self.deterministic {
-            self.errors.at(span, words::may_differ(what, instead));
+            self.errors.at(span, words::may_differ(what, instead, self.kind.name));
         }
     }
 
     /// A path, wherever it stands, by its segments. At most one mistake a path.
-    fn path(&self, segments: &[&Ident]) {
-        let names: Vec<String> = segments.iter().map(ToString::to_string).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let Some((last, span)) = names.last().zip(segments.last().map(Spanned::span)) else {
+    fn path(&mut self, segments: &[&Ident]) {
+        let Some(first) = segments.first().map(ToString::to_string) else {
             return;
         };
-        if self.refused.iter().any(|refused| refused == names[0]) {
+        if self.refused.contains(&first) {
             return;
         }
+        let imported = self.imports.iter().find(|(name, _)| *name == first).map(|(_, path)| path.clone());
+        let before = imported.unwrap_or_else(|| vec![first]).into_iter();
+        let before = before.map(|name| (name, segments[0].span()));
+        let written = segments.iter().skip(1).map(|segment| (segment.to_string(), segment.span()));
+        self.full_path(&before.chain(written).collect::<Vec<_>>());
+    }
+
+    fn full_path(&mut self, segments: &[(String, Span)]) {
+        let names: Vec<&str> = segments.iter().map(|(name, _)| name.as_str()).collect();
+        let Some((last, span)) = names.last().copied().zip(segments.last().map(|(_, span)| *span)) else {
+            return;
+        };
         if let Some(position) = names.iter().position(|name| RANDOM.contains(name)) {
             let what = format!("the random source `{}`", names[position]);
-            self.differs(segments[position].span(), &what, USE_RNG);
+            self.differs(segments[position].1, &what, USE_RNG);
             return;
         }
-        if let Some(position) =
-            names.iter().position(|name| matches!(*name, "HashMap" | "HashSet" | "hash_map" | "hash_set"))
-        {
-            self.differs(segments[position].span(), &format!("`{}`", names[position]), USE_BTREE);
+        if let Some(position) = names.iter().position(|name| HASHED.contains(name)) {
+            if !self.said.iter().any(|said| said == names[position]) {
+                self.said.push(names[position].to_owned());
+                self.differs(segments[position].1, &format!("`{}`", names[position]), USE_BTREE);
+            }
             return;
         }
         if let ["std", module, rest @ ..] = names.as_slice()
@@ -144,12 +204,12 @@ impl Rules<'_> {
             && !rest.iter().any(|name| ADDRESSES.contains(name))
         {
             let what = format!("what `std::{module}` gives");
-            self.differs(segments[1].span(), &what, USE_STATE);
+            self.differs(segments[1].1, &what, USE_STATE);
             return;
         }
         let owner = names.len().checked_sub(2).map(|position| names[position]);
-        match (owner, *last) {
-            (Some(clock @ ("SystemTime" | "Instant")), "now") => {
+        match (owner, last) {
+            (Some(clock @ ("SystemTime" | "Instant" | "Utc" | "Local")), "now") => {
                 self.differs(span, &format!("`{clock}::now`"), USE_NOW);
             }
             (Some("rand"), "random" | "rng" | "random_range" | "random_bool")
@@ -166,7 +226,10 @@ impl Rules<'_> {
                 self.differs(span, &format!("`{owner}::{call}`"), USE_STATE);
             }
             (Some("Option" | "Result"), call) if UNWRAPPING.contains(&call) => {
-                self.panics(span, &format!("`{call}`"), self.instead_of_unwrap);
+                self.panics(span, &format!("`{call}`"), self.kind.instead_of_unwrap);
+            }
+            (Some("panic"), call @ ("panic_any" | "resume_unwind")) => {
+                self.panics(span, &format!("`{call}`"), self.kind.refuse);
             }
             _ => {}
         }
@@ -188,11 +251,15 @@ impl Rules<'_> {
 
     fn used(&mut self, before: &[Ident], last: &Ident, name: &Ident) {
         let segments: Vec<&Ident> = before.iter().chain([last]).collect();
+        let name = if name == "self" { before.last().unwrap_or(name) } else { name };
         let count = self.errors.count();
         self.path(&segments);
+        self.said.clear();
         if self.errors.count() > count {
-            let name = if name == "self" { before.last().unwrap_or(name) } else { name };
             self.refused.push(name.to_string());
+        } else {
+            let path = if last == "self" { before.iter().collect() } else { segments };
+            self.imports.push((name.to_string(), path.iter().map(ToString::to_string).collect()));
         }
     }
 
@@ -281,9 +348,9 @@ impl<'ast> Visit<'ast> for Rules<'_> {
             return;
         };
         if let Some((_, instead)) = PANICKING.iter().find(|(panicking, _)| *panicking == name) {
-            self.panics(mac.path.span(), &format!("`{name}!`"), &format!("{instead}{}", self.refuse));
+            self.panics(mac.path.span(), &format!("`{name}!`"), &format!("{instead}{}", self.kind.refuse));
         } else if ASSERTING.contains(&name.as_str()) {
-            let instead = format!("check it and {}", self.refuse);
+            let instead = format!("check it and {}", self.kind.refuse);
             self.panics(mac.path.span(), &format!("`{name}!`"), &instead);
         } else if READ_INTO.contains(&name.as_str()) {
             self.arguments(&name, &mac.tokens);
@@ -293,7 +360,12 @@ impl<'ast> Visit<'ast> for Rules<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         let name = call.method.to_string();
         if UNWRAPPING.contains(&name.as_str()) {
-            self.panics(call.method.span(), &format!("`.{name}()`"), self.instead_of_unwrap);
+            self.panics(call.method.span(), &format!("`.{name}()`"), self.kind.instead_of_unwrap);
+        }
+        if let (Expr::Path(receiver), "elapsed") = (&*call.receiver, name.as_str())
+            && receiver.path.segments.last().is_some_and(|last| last.ident == "UNIX_EPOCH")
+        {
+            self.differs(call.method.span(), "`UNIX_EPOCH.elapsed`", USE_NOW);
         }
         visit::visit_expr_method_call(self, call);
     }
@@ -336,7 +408,25 @@ impl<'ast> Visit<'ast> for Rules<'_> {
         visit::visit_path(self, path);
     }
 
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.use_tree(&item.tree, &mut Vec::new());
+    fn visit_stmt(&mut self, statement: &'ast syn::Stmt) {
+        let before = self.said.len();
+        visit::visit_stmt(self, statement);
+        self.said.truncate(before);
+    }
+
+    // Checked before everything else.
+    fn visit_item_use(&mut self, _: &'ast syn::ItemUse) {}
+
+    // A constant is computed by the compiler, where a panic is an error.
+    fn visit_expr_const(&mut self, block: &'ast syn::ExprConst) {
+        let infallible = std::mem::replace(&mut self.infallible, false);
+        visit::visit_expr_const(self, block);
+        self.infallible = infallible;
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        let infallible = std::mem::replace(&mut self.infallible, false);
+        visit::visit_item_const(self, item);
+        self.infallible = infallible;
     }
 }

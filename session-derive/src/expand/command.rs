@@ -1,17 +1,19 @@
 //! The enum of the commands.
 
-use super::{allow_deprecated, generated_name, input, mentions, placed, text_of, without_self};
+use super::wire::{CheckedTypes, Twin};
+use super::{allow_deprecated, ends, generated_name, input, mentions, placed, text_of, without_self};
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
+use crate::model::MARKERS;
 use crate::names::{handler_of, type_text, variant_text};
 use crate::parse::{Args, cfgs, default_crate, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Fields, Ident, ItemEnum, Meta, Path, Token, Variant};
+use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident, ItemEnum, Meta, Path, Token, Variant};
 
 /// What the attribute derives, and a user must not derive again.
 const DERIVED: [&str; 3] = ["Serialize", "Deserialize", "Deterministic"];
@@ -29,21 +31,36 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         }
     };
     let krate = args.krate();
+    without_repeated_attribute(&mut enumeration.attrs, &errors);
+    without_markers(&mut enumeration, &errors);
     let generic = enumeration.generics.params.first();
     if let Some(first) = generic {
         errors.on(first, words::GENERIC_COMMAND);
     }
     without_second_derives(&mut enumeration.attrs, &errors);
+    let before = errors.count();
     check_cfgs(&enumeration, &errors);
+    let sound = errors.count() == before;
     without_refused_serde(&mut enumeration, &errors);
-    let serde = quote!(#krate::__private::serde);
-    let serde_path = serde.to_string();
+    // Where a variant is under `cfg`, the derive is told about all of them, and sees whether one is missing.
+    let conditional = sound && enumeration.variants.iter().any(is_conditional);
+    let all = conditional.then(|| names(&enumeration));
+    let all = all.into_iter().flatten();
+    // serde's attributes mean something to serde's derives only.
+    let serde = mentions(&enumeration, &["serde".to_owned()]).then(|| {
+        let serde = quote!(#krate::__private::serde);
+        let path = serde.to_string();
+        quote! {
+            #[derive(#serde::Serialize, #serde::Deserialize)]
+            #[serde(crate = #path)]
+        }
+    });
     // Nothing can be said about a generic command, so nothing is derived for it.
     let derives = enumeration.generics.params.is_empty().then(|| {
         quote! {
-            #[derive(#serde::Serialize, #serde::Deserialize, #krate::__private::SessionCommand)]
-            #[serde(crate = #serde_path)]
-            #[session_command(#krate)]
+            #serde
+            #[derive(#krate::__private::SessionCommand)]
+            #[session_enum(#krate #(, #all)*)]
         }
     });
     let errors = errors.finish();
@@ -52,6 +69,47 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         #enumeration
         #errors
     }
+}
+
+/// Takes out a second attribute of ours, which would do everything once more.
+pub(super) fn without_repeated_attribute(attrs: &mut Vec<Attribute>, errors: &Errors) {
+    let is_ours = |attr: &Attribute| {
+        attr.path().segments.last().is_some_and(|segment| segment.ident == "state_machine")
+    };
+    for attr in attrs.iter().filter(|attr| is_ours(attr)) {
+        errors.on(attr, words::TWICE);
+    }
+    attrs.retain(|attr| !is_ours(attr));
+}
+
+/// Takes out what belongs on a handler.
+fn without_markers(enumeration: &mut ItemEnum, errors: &Errors) {
+    for variant in &mut enumeration.variants {
+        let (name, handler) = (text_of(&variant.ident), handler_of(&variant.ident));
+        variant.attrs.retain(|attr| {
+            let marker = MARKERS.iter().find(|marker| attr.path().is_ident(marker));
+            let marker = marker.filter(|marker| **marker != "assume_deterministic");
+            if let Some(marker) = marker {
+                errors.on(attr, words::marker_of_handler(marker, &name, &handler));
+            }
+            marker.is_none()
+        });
+    }
+}
+
+fn is_conditional(variant: &Variant) -> bool {
+    variant.attrs.iter().any(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
+}
+
+/// The variants of all builds, twins once.
+fn names(enumeration: &ItemEnum) -> Vec<Ident> {
+    let mut names: Vec<Ident> = Vec::new();
+    for variant in &enumeration.variants {
+        if !names.contains(&variant.ident) {
+            names.push(variant.ident.clone());
+        }
+    }
+    names
 }
 
 /// Takes a second derive of what is derived here out of the list, and says so.
@@ -70,7 +128,8 @@ fn without_second_derives(attrs: &mut [Attribute], errors: &Errors) {
         }
         second.extend(repeated);
     }
-    let names: Vec<String> = second.iter().map(|path| path.to_token_stream().to_string()).collect();
+    let last = |path: &Path| path.segments.last().map(|segment| segment.ident.to_string());
+    let names: Vec<String> = second.iter().filter_map(last).collect();
     if let Some(first) = second.first() {
         errors.on(first, words::derived_already(&names));
     }
@@ -105,22 +164,16 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
         return TokenStream::new();
     };
     let errors = Errors::new();
-    let krate = crate_of(&item);
+    let (krate, all) = told(&item);
     check_serde(&item, &errors);
     let variants: Vec<&Variant> = data.variants.iter().collect();
+    check_positions(&variants, &all, &errors);
+    check_since(&item, &variants, &errors);
     let table = table(&krate, &variants, &errors);
     let command = command_impl(&krate, &item.ident, &variants, &table);
     let mirror = mirror(&krate, &item.ident, &variants);
-    let probes = variants.iter().flat_map(|variant| &variant.fields).filter_map(|field| {
-        if reason(&field.attrs, "assume_deterministic", &errors).is_some() {
-            return None;
-        }
-        let krate = placed(&krate, field.ty.span());
-        let ty = without_self(field.ty.to_token_stream(), &item.ident.to_token_stream());
-        Some(quote_spanned!(field.ty.span()=> #krate::__private::is_deterministic::<#ty>();))
-    });
-    let probes: TokenStream = probes.collect();
     let ident = &item.ident;
+    let (serde, probes) = fields(&krate, &item, &variants, &errors);
     let deprecated = allow_deprecated([item.attrs.as_slice()]);
     let errors = errors.finish();
     quote! {
@@ -128,6 +181,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
         const _: () = {
             #[automatically_derived]
             impl #krate::Deterministic for #ident {}
+            #serde
             #command
             #mirror
             const _: fn() = || { #probes };
@@ -136,12 +190,112 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     }
 }
 
-fn crate_of(item: &DeriveInput) -> Path {
-    item.attrs
-        .iter()
-        .find(|attr| attr.path().is_ident("session_command"))
-        .and_then(|attr| attr.parse_args_with(Path::parse_mod_style).ok())
-        .unwrap_or_else(default_crate)
+/// What the attribute told the derive: where the runtime is, and the variants of all builds.
+fn told(item: &DeriveInput) -> (Path, Vec<Path>) {
+    let attr = item.attrs.iter().find(|attr| attr.path().is_ident("session_enum"));
+    let parser = Punctuated::<Path, Token![,]>::parse_terminated_with;
+    let told = attr.and_then(|attr| {
+        attr.parse_args_with(|input: ParseStream<'_>| parser(input, Path::parse_mod_style)).ok()
+    });
+    let mut told = told.into_iter().flatten();
+    (told.next().unwrap_or_else(default_crate), told.collect())
+}
+
+/// No variant may have another tag in this build than in others.
+fn check_positions(variants: &[&Variant], all: &[Path], errors: &Errors) {
+    let shifted = variants.iter().zip(all).find(|(variant, expected)| !expected.is_ident(&variant.ident));
+    if let Some((variant, _)) = shifted {
+        errors.on(&variant.ident, words::CFG_SHIFTS);
+    }
+}
+
+/// `since` is for variants.
+fn check_since(item: &DeriveInput, variants: &[&Variant], errors: &Errors) {
+    let since = |attrs: &[Attribute]| attrs.iter().find(|attr| attr.path().is_ident("since")).cloned();
+    if let Some(attr) = since(&item.attrs) {
+        errors.on(&attr, words::SINCE_ON_TYPE);
+    }
+    for field in variants.iter().flat_map(|variant| &variant.fields) {
+        if let Some(attr) = since(&field.attrs) {
+            errors.on(&attr, words::SINCE_ON_FIELD);
+        }
+    }
+}
+
+/// The hidden derive of a query enum: its serde impls.
+pub(crate) fn derive_query(item: TokenStream) -> TokenStream {
+    let item = match input(item) {
+        Ok(item) => item,
+        Err(errors) => return errors,
+    };
+    let Data::Enum(data) = &item.data else {
+        return TokenStream::new();
+    };
+    let krate = told(&item).0;
+    let mut checked = CheckedTypes::new(&krate, "check_query_argument");
+    let twins = data.variants.iter().map(|variant| {
+        let own = |field: &Field| field.ty.to_token_stream();
+        let params = variant.fields.iter().map(|field| checked.add(&field.ty, &own(field)).0);
+        twin(variant, &params.collect::<Vec<_>>())
+    });
+    let twins: Vec<Twin> = twins.collect();
+    let serde = checked.serde_impls(&item.ident, &twins);
+    quote!(const _: () = { #serde };)
+}
+
+/// The serde impls by a twin, and the probes of the fields. With serde attributes, serde's own derives are on the
+/// enum.
+fn fields(
+    krate: &Path,
+    item: &DeriveInput,
+    variants: &[&Variant],
+    errors: &Errors,
+) -> (TokenStream, TokenStream) {
+    let (ident, has_derives) = (&item.ident, item.attrs.iter().any(|attr| attr.path().is_ident("serde")));
+    let mut checked = CheckedTypes::new(krate, "check_command_field");
+    let mut probes = TokenStream::new();
+    let mut twins: Vec<Twin> = Vec::new();
+    for variant in variants {
+        let mut params: Vec<Ident> = Vec::new();
+        for field in &variant.fields {
+            let own = without_self(field.ty.to_token_stream(), &ident.to_token_stream());
+            let (param, alias) = checked.add(&field.ty, &own);
+            params.push(param);
+            if reason(&field.attrs, "assume_deterministic", errors).is_none() {
+                let alias = (!has_derives).then_some(alias);
+                probes.extend(probe(krate, &own, alias));
+            }
+        }
+        twins.push(twin(variant, &params));
+    }
+    let serde = if has_derives { TokenStream::new() } else { checked.serde_impls(ident, &twins) };
+    (serde, probes)
+}
+
+/// Asks the compiler whether a type is deterministic, beside an alias of it that says whether it is fit at all.
+fn probe(krate: &Path, own: &TokenStream, alias: Option<Ident>) -> TokenStream {
+    let (first, last) = ends(own.clone());
+    let krate = placed(krate, last);
+    let own = match alias {
+        None => own.clone(),
+        Some(alias) => {
+            let open = quote_spanned!(first=> <);
+            let rest = quote_spanned!(last=> as #krate::__private::Beside<#alias>>::Itself);
+            quote!(#open #own #rest)
+        }
+    };
+    quote_spanned!(last=> #krate::__private::is_deterministic::<#own>();)
+}
+
+fn twin(variant: &Variant, params: &[Ident]) -> Twin {
+    let name = variant.ident.clone();
+    let names = variant.fields.iter().map(|field| &field.ident);
+    let declared = match &variant.fields {
+        Fields::Unit => quote!(#name),
+        Fields::Unnamed(_) => quote!(#name(#(#params),*)),
+        Fields::Named(_) => quote!(#name { #(#names: #params),* }),
+    };
+    Twin { name, declared, fields: pattern(&variant.fields) }
 }
 
 fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
@@ -244,11 +398,18 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
 
 /// A variant as a pattern and an expression alike, and its mirror.
 fn shape(variant: &Variant) -> (TokenStream, TokenStream) {
-    let name = &variant.ident;
-    let locals: Vec<Ident> = (0..variant.fields.len())
-        .map(|index| format_ident!("__field{index}", span = Span::mixed_site()))
-        .collect();
-    let members = variant.fields.members().zip(&locals);
-    let members = members.map(|(member, local)| quote!(#member: #local));
-    (quote!(#name { #(#members),* }).to_token_stream(), quote!(#name((#(#locals,)*))))
+    let (name, fields) = (&variant.ident, pattern(&variant.fields));
+    let locals = locals(&variant.fields);
+    (quote!(#name #fields), quote!(#name((#(#locals,)*))))
+}
+
+/// Fields as a pattern and an expression alike.
+fn pattern(fields: &Fields) -> TokenStream {
+    let locals = locals(fields);
+    let members = fields.members().zip(&locals).map(|(member, local)| quote!(#member: #local));
+    quote!({ #(#members),* })
+}
+
+fn locals(fields: &Fields) -> Vec<Ident> {
+    (0..fields.len()).map(|index| format_ident!("__field{index}", span = Span::mixed_site())).collect()
 }

@@ -41,7 +41,6 @@ pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
             };
         }
     };
-    let ident = &item.ident;
     let errors = errors.finish();
     quote! {
         #[automatically_derived]
@@ -59,6 +58,9 @@ pub(crate) fn derive_rejection(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let krate = derive_crate(&item.attrs, "rejection", &errors);
     fields(&item, "Rejection", &errors);
+    if errors.count() > 0 {
+        return errors.finish();
+    }
     let ident = &item.ident;
     let (_, own_generics, _) = item.generics.split_for_impl();
     let own = quote!(#ident #own_generics);

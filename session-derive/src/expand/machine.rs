@@ -1,9 +1,11 @@
 //! The impl block of the handlers.
 
-use super::{allow_deprecated, client, generated_name, mentions, placed, text_of, without_self};
+use super::command::without_repeated_attribute;
+use super::wire::checked;
+use super::{allow_deprecated, client, ends, generated_name, mentions, placed, text_of, without_self};
 use crate::check::check_body;
 use crate::errors::Errors;
-use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Param, Query, hides_marker, misspelled};
+use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Query, hides_marker, misspelled};
 use crate::names::{peeled, return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
@@ -17,7 +19,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let errors = Errors::new();
     let args = Args::of_impl(args, &errors);
     let understood = errors.count() == 0;
-    let block: ImplBlock = match syn::parse2(item.clone()) {
+    let mut block: ImplBlock = match syn::parse2(item.clone()) {
         Ok(block) => block,
         Err(error) => {
             errors.push(error);
@@ -25,6 +27,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
             return quote!(#item #errors);
         }
     };
+    without_repeated_attribute(&mut block.attrs, &errors);
     check_block(&block, &errors);
     let machine = Machine::new(&block, &args, &errors);
     for (method, marks) in &machine.methods {
@@ -60,7 +63,7 @@ pub(super) struct Expansion<'a> {
 /// The names of what is generated.
 pub(super) struct Names {
     pub(super) machine: String,
-    pub(super) query: TokenStream,
+    pub(super) query: Ident,
     pub(super) query_vis: TokenStream,
     pub(super) client: Ident,
     pub(super) client_vis: TokenStream,
@@ -92,7 +95,7 @@ impl Names {
                 (None, Some(base)) => text_of(base),
                 (None, None) => type_text(self_ty),
             },
-            query: query.to_token_stream(),
+            query,
             query_vis: vis(args.query.as_ref()),
             client,
             client_vis: vis(args.client.as_ref()),
@@ -219,10 +222,6 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     let Names { query, query_vis, .. } = names;
     let generics = query_generics(machine);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    // serde's derives add the bounds they need, and do not get along with others that imply them.
-    let declared = without_bounds(&generics);
-    let serde = quote!(#krate::__private::serde);
-    let serde_path = serde.to_string();
     let variants = machine.queries.iter().map(|query| {
         let (cfgs, name) = (&query.cfgs, generated_name(&query.variant));
         let docs = shown(query.method, &format!(" Asks `{}`.", text_of(&query.method.sig.ident)));
@@ -235,11 +234,26 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     });
     let doc = format!(" What clients may read of `{}`.", names.machine);
     let allowed = allowed(machine);
+    // serde's derives add the bounds they need, and do not get along with others that imply them.
+    let declared = without_bounds(&generics);
+    let serde = quote!(#krate::__private::serde);
+    let path = serde.to_string();
+    // Nothing about the arguments of a generic one can be checked before they are known.
+    let derives = if generics.params.is_empty() {
+        quote! {
+            #[derive(#krate::__private::SessionQuery)]
+            #[session_enum(#krate)]
+        }
+    } else {
+        quote! {
+            #[derive(#serde::Serialize, #serde::Deserialize)]
+            #[serde(crate = #path)]
+        }
+    };
     quote! {
         #allowed
         #[doc = #doc]
-        #[derive(#serde::Serialize, #serde::Deserialize)]
-        #[serde(crate = #serde_path)]
+        #derives
         #query_vis enum #query #declared { #(#variants)* }
 
         #[automatically_derived]
@@ -302,12 +316,6 @@ pub(super) fn shown(method: &Method, otherwise: &str) -> TokenStream {
     quote!(#otherwise #(#forwarded)*)
 }
 
-/// The types a method's parameters have, as one tuple.
-pub(super) fn tuple<'a>(params: impl Iterator<Item = &'a Param<'a>>, span: Span) -> TokenStream {
-    let types = params.map(|param| param.ty);
-    quote_spanned!(span=> (#(#types,)*))
-}
-
 /// The type a method returns.
 pub(super) fn reply(method: &Method) -> Type {
     match &method.sig.output {
@@ -351,11 +359,13 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
     let Expansion { krate, command, .. } = expansion;
     let ident = &handler.method.sig.ident;
     let (enumeration, variant, name) = (type_text(command), text_of(&handler.variant), text_of(ident));
-    let count = handler.params.len();
+    let (count, has_context) = (handler.params.len(), handler.context.is_some());
     let fields = format_ident!("__fields", span = Span::mixed_site());
     let at_handler = placed(krate, ident.span());
     let found = quote_spanned! {ident.span()=>
-        #at_handler::__private::check_handler(__TABLE, #enumeration, #position, #variant, #name, #count)
+        #at_handler::__private::check_handler(
+            __TABLE, #enumeration, #position, #variant, #name, #count, #has_context
+        )
     };
     let arguments = handler.params.iter().enumerate().map(|(index, param)| {
         let written = param.written.map_or_else(|| "_".to_owned(), text_of);
@@ -424,16 +434,17 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
         let arms = machine.queries.iter().map(|query| query_arm(expansion, query));
         quote!(match #value { #(#arms)* })
     };
-    let hooks = machine.hooks.iter().map(|hook| hook_fn(krate, &request, hook, &cx));
+    let hooks = machine.hooks.iter().map(|hook| hook_fn(expansion, &request, hook, &cx));
     let internal = is_internal(expansion, &value);
     let check_reply = check_reply(expansion);
     let query = at_own_name(machine.args.query.as_ref(), &quote!(type Query = #query_ty;));
+    let checked_request = checked_request(expansion).unwrap_or_else(|| request.clone());
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::StateMachine for #self_ty #where_clause {
             type Command = __Command;
             #query
-            type ServerRequest = #request;
+            type ServerRequest = #checked_request;
 
             const SCHEMA: #krate::Schema = Self::SCHEMA;
 
@@ -461,6 +472,16 @@ fn implementation(expansion: &Expansion<'_>) -> TokenStream {
     }
 }
 
+/// The server request, if it can be sent. Of a generic one nothing can be said here.
+fn checked_request(expansion: &Expansion<'_>) -> Option<TokenStream> {
+    let Expansion { krate, machine, .. } = expansion;
+    let request = machine.args.server_request.as_ref()?;
+    if !machine.block.generics.params.is_empty() {
+        return None;
+    }
+    Some(checked(krate, "check_server_request", request, &request.to_token_stream()))
+}
+
 /// What the user allows in the block is allowed in what is made of it. Deprecated methods are, too: they are
 /// called on behalf of clients that still send their commands.
 pub(super) fn allowed(machine: &Machine<'_>) -> TokenStream {
@@ -479,28 +500,26 @@ fn arm(expansion: &Expansion<'_>, handler: &Handler<'_>, request: &TokenStream, 
     let krate = &expansion.krate;
     let (cfgs, variant, alias) = (&handler.cfgs, &handler.variant, handler_alias(handler));
     let name = &handler.method.sig.ident;
-    // One argument is the place of its own mistake; of several, the handler's name is.
-    let place = match handler.params.as_slice() {
-        [only] => only.ty.span(),
-        _ => name.span(),
-    };
-    let fields = Ident::new("__fields", place);
-    let locals: Vec<Ident> = (0..handler.params.len())
-        .map(|index| format_ident!("__argument{index}", span = Span::mixed_site()))
-        .collect();
-    let types = tuple(handler.params.iter(), place);
-    let at_place = placed(krate, place);
-    let given = quote_spanned!(place=> #at_place::__private::Gives::<#types>::give(#fields));
-    let context = handler.context.map(|ty| own_context(krate, request, ty, cx));
+    // Each argument is the place of its own mistake.
+    let params = handler.params.iter().enumerate();
+    let locals = params.map(|(index, param)| Ident::new(&format!("__argument{index}"), param.ty.span()));
+    let locals: Vec<Ident> = locals.collect();
+    let given = handler.params.iter().zip(&locals).map(|(param, local)| {
+        let (ty, place) = (param.ty, param.ty.span());
+        let krate = placed(krate, place);
+        quote_spanned!(place=> #krate::__private::Gives::<#ty>::give(#local))
+    });
+    let context = handler.context.map(|ty| {
+        // Where the handler does not fit its variant, that is all there is to say.
+        let own = |own: TokenStream| quote!(<#own as #krate::__private::Beside<#alias>>::Itself);
+        own_context(expansion, request, ty, cx, own)
+    });
     let context = context.map(|context| quote!(#context,));
     let reply_ty = reply(handler.method);
     let answer = of_reply(krate, handler.method, &reply_ty, &quote!(Reply), "into_response");
     quote! {
         #(#cfgs)*
-        #alias::#variant(#fields) => {
-            let (#(#locals,)*): #types = #given;
-            #answer(Self::#name(self, #context #(#locals),*))
-        }
+        #alias::#variant((#(#locals,)*)) => #answer(Self::#name(self, #context #(#given),*)),
     }
 }
 
@@ -530,24 +549,6 @@ fn check_reply(expansion: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The first and the last token of a method's reply: where messages about its answer begin and end.
-fn reply_place(method: &Method) -> (Span, Span) {
-    let tokens: Vec<TokenTree> = match &method.sig.output {
-        ReturnType::Default => method.sig.ident.to_token_stream().into_iter().collect(),
-        ReturnType::Type(_, ty) => ty.to_token_stream().into_iter().collect(),
-    };
-    let begin = |token: &TokenTree| match token {
-        TokenTree::Group(group) => group.span_open(),
-        other => other.span(),
-    };
-    let end = |token: &TokenTree| match token {
-        TokenTree::Group(group) => group.span_close(),
-        other => other.span(),
-    };
-    let here = Span::call_site();
-    (tokens.first().map_or(here, begin), tokens.last().map_or(here, end))
-}
-
 /// `<reply as role>::item`, shown at the user's reply from its first token to its last. Every use of a reply is
 /// written this way: the compiler says the same thing about the same place only once.
 fn of_reply(
@@ -557,7 +558,10 @@ fn of_reply(
     role: &TokenStream,
     item: &str,
 ) -> TokenStream {
-    let (first, last) = reply_place(method);
+    let (first, last) = ends(match &method.sig.output {
+        ReturnType::Default => method.sig.ident.to_token_stream(),
+        ReturnType::Type(_, ty) => ty.to_token_stream(),
+    });
     let krate = placed(krate, last);
     let role = placed(role, last);
     let item = Ident::new(item, last);
@@ -583,15 +587,35 @@ fn query_arm(expansion: &Expansion<'_>, query: &Query<'_>) -> TokenStream {
 }
 
 /// The context as the method has it; another machine's is said at the method's own parameter.
-fn own_context(krate: &Path, request: &TokenStream, ty: &Type, cx: &Ident) -> TokenStream {
-    let own = match ty {
+fn own_context(
+    expansion: &Expansion<'_>,
+    request: &TokenStream,
+    ty: &Type,
+    cx: &Ident,
+    as_seen: impl Fn(TokenStream) -> TokenStream,
+) -> TokenStream {
+    let place = context_place(expansion.machine, ty);
+    let krate = placed(&expansion.krate, place);
+    let own_here = as_seen(with_any_lifetimes(context_type(ty).to_token_stream()));
+    let context = quote_spanned!(place=> #krate::Context<'_, #request>);
+    quote_spanned!(place=> <#context as #krate::__private::Serves<#own_here>>::context(#cx))
+}
+
+fn context_type(ty: &Type) -> &Type {
+    match ty {
         Type::Reference(reference) => &reference.elem,
         other => other,
-    };
-    let krate = placed(krate, own.span());
-    let own_here = with_any_lifetimes(own.to_token_stream());
-    let context = quote_spanned!(own.span()=> #krate::Context<'_, #request>);
-    quote_spanned!(own.span()=> <#context as #krate::__private::Serves<#own_here>>::context(#cx))
+    }
+}
+
+/// The first place where this context is written: a `server_request` that was forgotten is one mistake, not one for
+/// every method.
+fn context_place(machine: &Machine<'_>, ty: &Type) -> Span {
+    let contexts = machine.handlers.iter().map(|handler| handler.context);
+    let contexts = contexts.chain(machine.hooks.iter().map(|hook| hook.context)).flatten();
+    let text = |ty: &Type| context_type(ty).to_token_stream().to_string();
+    let first = contexts.into_iter().find(|other| text(other) == text(ty));
+    context_type(first.unwrap_or(ty)).span()
 }
 
 /// The lifetimes that a method names are its own; a caller leaves them to the compiler.
@@ -613,10 +637,11 @@ fn with_any_lifetimes(tokens: TokenStream) -> TokenStream {
     renamed.collect()
 }
 
-fn hook_fn(krate: &Path, request: &TokenStream, hook: &Hook<'_>, cx: &Ident) -> TokenStream {
+fn hook_fn(expansion: &Expansion<'_>, request: &TokenStream, hook: &Hook<'_>, cx: &Ident) -> TokenStream {
+    let krate = &expansion.krate;
     let (cfgs, method) = (&hook.cfgs, &hook.method.sig.ident);
     let name = if hook.closes { quote!(session_closed) } else { quote!(session_created) };
-    let context = hook.context.map(|ty| own_context(krate, request, ty, cx));
+    let context = hook.context.map(|ty| own_context(expansion, request, ty, cx, |own| own));
     quote! {
         #(#cfgs)*
         fn #name(&mut self, #cx: &mut #krate::Context<'_, #request>) {

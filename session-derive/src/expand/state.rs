@@ -37,6 +37,9 @@ pub(crate) fn derive_state(item: TokenStream) -> TokenStream {
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
+    if let Some(attr) = item.attrs.iter().find(|attr| attr.path().is_ident("since")) {
+        errors.on(attr, words::SINCE_ON_TYPE);
+    }
     let fields: Vec<StateField<'_>> = match &item.data {
         Data::Struct(data) => match &data.fields {
             Fields::Unnamed(fields) => {
@@ -114,9 +117,14 @@ impl<'a> StateField<'a> {
             since: since_of(&field.attrs, errors),
             vouched: reason(&field.attrs, "assume_deterministic", errors).is_some(),
         };
+        let mut seen: Vec<String> = Vec::new();
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("state")) {
             let parsed = attr.parse_nested_meta(|meta| {
                 let key = meta.path.to_token_stream().to_string();
+                if seen.contains(&key) {
+                    errors.on(&meta.path, words::repeated_key(&key));
+                }
+                seen.push(key.clone());
                 match key.as_str() {
                     "per_entry" => found.per_entry = true,
                     "shared" => found.shared = true,

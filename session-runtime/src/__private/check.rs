@@ -125,8 +125,11 @@ const fn find(variants: &[Variant], from: usize, name: &str) -> Option<Variant> 
     None
 }
 
-/// Whether two names differ by a slip: one letter more, less or other, or two of them swapped.
+/// Whether two names differ by a slip: one letter more, less or other, two of them swapped, or capitals.
 const fn is_near(left: &str, right: &str) -> bool {
+    if left.eq_ignore_ascii_case(right) {
+        return true;
+    }
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len().abs_diff(right.len()) > 1 {
         return false;
@@ -232,13 +235,14 @@ pub const fn check_handler(
     variant: &str,
     handler: &str,
     arguments: usize,
+    has_context: bool,
 ) -> Fields {
     let Some(Variant { fields, .. }) = find(table.variants, position, variant) else {
         assert!(!table.is_command, "{}", unknown(table.variants, command, variant, handler).as_str());
         return Fields::Unit;
     };
     let all = count(fields) == arguments;
-    assert!(all, "{}", miscounted(variant, fields, arguments).as_str());
+    assert!(all, "{}", miscounted(variant, fields, arguments, has_context).as_str());
     fields
 }
 
@@ -257,14 +261,23 @@ const fn unknown(variants: &[Variant], command: &str, variant: &str, handler: &s
     text.push("add the variant, mark what only reads `#[query]`, or move a helper to another impl block")
 }
 
-const fn miscounted(variant: &str, fields: Fields, arguments: usize) -> Text {
+const fn miscounted(variant: &str, fields: Fields, arguments: usize, has_context: bool) -> Text {
+    let too_many = arguments > count(fields);
     let mut text = Text::new().push("the handler of `").push(variant);
     if count(fields) == 0 {
-        return text.push("` takes no arguments, because the variant has no fields");
+        text = text.push("` takes no arguments, because the variant has no fields");
+    } else {
+        text = text.push("` takes the variant's fields as its arguments, ");
+        text = text.push(if too_many { "and no others: `" } else { "all of them: `" });
+        text = signature(text, fields, "").push("`");
     }
-    text = text.push("` takes the variant's fields as its arguments, ");
-    text = text.push(if arguments < count(fields) { "all of them: `" } else { "and no others: `" });
-    signature(text, fields, "").push("`")
+    match (too_many, has_context) {
+        (true, false) => {
+            text.push("; the context, if it wants it, is `cx: &mut Context<'_, YourServerRequest>`")
+        }
+        (false, true) => text.push("; a `&mut` parameter is the context, fields are taken by value"),
+        _ => text,
+    }
 }
 
 /// Checks that an argument is named like the field in its place.
@@ -341,25 +354,77 @@ pub const fn check_version(version: u32, highest: u32) {
 /// Checks that a rejection has the traits of a wire type, or says which it lacks.
 #[track_caller]
 pub const fn check_rejection(name: &str, serialize: bool, deserialize: bool, deterministic: bool) -> bool {
-    let mut lacking =
-        Text::new().push("a rejection is sent to clients; derive for `").push(name).push("` also");
+    let text = Text::new().push("a rejection is sent to clients; derive for `").push(name).push("` also");
+    let text = lacking(text, serialize, deserialize, deterministic);
+    assert!(serialize && deserialize && deterministic, "{}", text.as_str());
+    true
+}
+
+/// Checks that a field of a command can be written and read. That it is deterministic is checked by its trait,
+/// which has better words.
+#[track_caller]
+pub const fn check_command_field(
+    name: &str,
+    serialize: bool,
+    deserialize: bool,
+    deterministic: bool,
+) -> bool {
+    let text = Text::new().push("a command is stored in the log, but `").push(name).push("` lacks");
+    let text = lacking(text, serialize, deserialize, deterministic).push(OR_ANOTHER);
+    assert!(serialize && deserialize, "{}", text.as_str());
+    true
+}
+
+/// Checks that an argument of a query can be written and read. It stands in no log, and need not be deterministic.
+#[track_caller]
+pub const fn check_query_argument(name: &str, serialize: bool, deserialize: bool, _: bool) -> bool {
+    let text = Text::new().push("a query is sent to a replica, but `").push(name).push("` lacks");
+    let text = lacking(text, serialize, deserialize, true).push(OR_ANOTHER);
+    assert!(serialize && deserialize, "{}", text.as_str());
+    true
+}
+
+/// Says that a reference cannot be carried.
+#[track_caller]
+pub const fn check_owned(name: &str) -> bool {
+    let text = Text::new().push("what is stored or sent is owned, and `").push(name).push("` is a reference");
+    panic!("{}", text.push("; use an owned type, such as `String` for `&str`").as_str());
+}
+
+/// Checks that a server request can be written and read.
+#[track_caller]
+pub const fn check_server_request(
+    name: &str,
+    serialize: bool,
+    deserialize: bool,
+    deterministic: bool,
+) -> bool {
+    let text = Text::new().push("a server request is sent to clients, but `").push(name).push("` lacks");
+    let text = lacking(text, serialize, deserialize, deterministic).push(OR_ANOTHER);
+    assert!(serialize && deserialize, "{}", text.as_str());
+    true
+}
+
+const OR_ANOTHER: &str = "; derive what is lacking if the type is yours, else use another type";
+
+/// The traits of a wire type that are lacking.
+const fn lacking(mut text: Text, serialize: bool, deserialize: bool, deterministic: bool) -> Text {
     let traits = [
         (serialize, " `serde::Serialize`"),
         (deserialize, " `serde::Deserialize`"),
         (deterministic, " `session_runtime::Deterministic`"),
     ];
     let mut at = 0;
-    let mut all = true;
+    let mut first = true;
     while at < traits.len() {
         let (has, name) = traits[at];
         if !has {
-            lacking = lacking.push(if all { "" } else { "," }).push(name);
-            all = false;
+            text = text.push(if first { "" } else { "," }).push(name);
+            first = false;
         }
         at += 1;
     }
-    assert!(all, "{}", lacking.as_str());
-    true
+    text
 }
 
 /// Which of the variants are among `names`.

@@ -1,0 +1,9 @@
+use session_runtime::state_machine;
+
+#[state_machine]
+#[state_machine]
+enum Ask {
+    Add { amount: u64 },
+}
+
+fn main() {}

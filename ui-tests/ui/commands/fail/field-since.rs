@@ -1,0 +1,12 @@
+use session_runtime::state_machine;
+
+#[state_machine]
+enum Ask {
+    Add {
+        amount: u64,
+        #[since = 2]
+        twice: bool,
+    },
+}
+
+fn main() {}

@@ -1,0 +1,26 @@
+use session_runtime::{Context, State, state_machine};
+
+#[state_machine]
+enum Ask {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+struct Machine {
+    value: u64,
+}
+
+#[state_machine(command = Ask)]
+impl Machine {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value = self.value.saturating_add(amount);
+        self.value
+    }
+
+    #[session_closed]
+    fn forget(&mut self, cx: &Context<'_>) {
+        self.value = cx.index();
+    }
+}
+
+fn main() {}
