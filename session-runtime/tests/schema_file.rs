@@ -146,6 +146,14 @@ fn an_unchanged_schema_and_safe_changes_pass() {
         "fine"
     );
     says!("field-dropped", Schema { state: &[], dropped: &["map"], ..BASE }, "fine");
+    if std::env::var_os("NOTED").is_none() {
+        // The notes go to the test's own output, which another process can read.
+        let mut run = std::process::Command::new(std::env::current_exe().unwrap());
+        run.env("NOTED", "1").args(["an_unchanged_schema_and_safe_changes_pass", "--nocapture"]);
+        let output = String::from_utf8(run.output().unwrap().stderr).unwrap();
+        let note = "the schema of `Store` changed in a safe way; run this test with UPDATE_SCHEMA=1";
+        assert_eq!(output.matches(note).count(), 6, "{output}");
+    }
 }
 
 #[test]
