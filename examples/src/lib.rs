@@ -18,6 +18,8 @@ mod pages {
     struct Halts;
     #[doc = include_str!("../../book/src/guides/limits.md")]
     struct Limits;
+    #[doc = include_str!("../../book/src/internals/expansion.md")]
+    struct Expansion;
     #[doc = include_str!("../../book/src/reference/attributes.md")]
     struct Attributes;
     #[doc = include_str!("../../book/src/reference/client.md")]
