@@ -270,7 +270,7 @@ fn the_book_shows_the_real_expansion() {
     });
     let expansion: String = expansions.map(|expansion| bare(&pretty(expansion))).collect();
     let excerpts: Vec<&str> =
-        blocks(page).filter(|(fence, _)| fence == &"rs").map(|(_, code)| code).collect();
+        blocks(page).filter(|(fence, _)| *fence == "rs").map(|(_, code)| code).collect();
     assert!(excerpts.len() > 5);
     for excerpt in excerpts {
         let mut rest = expansion.as_str();
