@@ -1,5 +1,6 @@
 //! The rules of the client's half, one test a rule. The names are referred to in `book/src/reference/rules.md`.
 
+use proptest::prelude::*;
 use session_runtime::client::{
     ClientConfig, ClientEvent, ClientMessage, ClientSession, Execution, ServerMessage, SubmitError,
 };
@@ -7,7 +8,7 @@ use session_runtime::{
     Bytes, CloseReason, DecodeError, EncodeError, RefuseReason, RequestError, RequestId, Response,
     ServerRequestId, SessionId, codec,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const SESSION: SessionId = SessionId(0xabc);
@@ -713,4 +714,168 @@ fn damaged_saved_bytes_are_refused() {
         ClientSession::open(config(), ms(0)).save(1).unwrap().is_none(),
         "there is no session to save yet"
     );
+}
+
+/// What happens to a client that saves itself, and to what it saved.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Submit,
+    /// What is due goes out.
+    Send,
+    /// The answer to the request under way at this place comes.
+    Answer(usize),
+    /// The caller of the last request gives up.
+    Abandon,
+    /// The server sends what is not acknowledged.
+    Push,
+    Save(u64),
+    /// The bytes are stored, and the client does not know yet.
+    Store,
+    /// The bytes are stored, and the client is told.
+    Saved,
+    /// The process ends, and another goes on from what is stored.
+    Crash,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate = prop_oneof![
+        4 => Just(Fate::Submit),
+        4 => Just(Fate::Send),
+        2 => (0..4usize).prop_map(Fate::Answer),
+        1 => Just(Fate::Abandon),
+        2 => Just(Fate::Push),
+        2 => prop_oneof![Just(0), Just(1), Just(9)].prop_map(Fate::Save),
+        2 => Just(Fate::Store),
+        1 => Just(Fate::Saved),
+        1 => Just(Fate::Crash),
+    ];
+    proptest::collection::vec(fate, 1..200)
+}
+
+fn wide() -> ClientConfig {
+    ClientConfig { window: 20, ..config() }
+}
+
+/// A client, its disk, and the server's view of it.
+struct Life {
+    client: ClientSession,
+    now: u64,
+    /// What the last save gave and what is stored, each with what the application had been given by then.
+    made: Option<(Bytes, u64)>,
+    stored: Option<(Bytes, u64)>,
+    given: u64,
+    acked: u64,
+    /// The payload of every number that was used, and the numbers that must never be.
+    used: BTreeMap<RequestId, Bytes>,
+    never: BTreeSet<RequestId>,
+    submitted: u64,
+}
+
+impl Life {
+    fn under_way(&self, place: usize) -> Option<RequestId> {
+        let mut requests = self.client.resend().filter_map(|message| match message {
+            ClientMessage::Request { request, .. } => Some(request),
+            _ => None,
+        });
+        requests.nth(place)
+    }
+
+    fn meet(&mut self, fate: Fate) {
+        self.now += 700;
+        let now = ms(self.now);
+        match fate {
+            Fate::Submit => {
+                self.submitted += 1;
+                self.client.submit(now, Bytes::from(self.submitted.to_string())).ok();
+            }
+            Fate::Send => {
+                for message in messages(&mut self.client, now) {
+                    self.hear(message);
+                }
+            }
+            Fate::Answer(place) => {
+                if let Some(request) = self.under_way(place).filter(|request| self.used.contains_key(request))
+                {
+                    answer(&mut self.client, now, request.0);
+                }
+            }
+            Fate::Abandon => {
+                let last = self.client.resend().count().saturating_sub(1);
+                if let Some(request) = self.under_way(last)
+                    && self.client.abandon(request) == Execution::Never
+                {
+                    self.never.insert(request);
+                }
+            }
+            Fate::Push => {
+                for number in self.acked + 1..=self.acked + 3 {
+                    push(&mut self.client, now, number);
+                }
+            }
+            Fate::Save(reserve) => {
+                let bytes = self.client.save(reserve).unwrap().unwrap();
+                self.made = Some((bytes, self.given));
+            }
+            Fate::Store => self.stored = self.made.clone().or(self.stored.take()),
+            Fate::Saved => {
+                if self.made.is_some() {
+                    self.stored = self.made.clone();
+                    self.client.saved(now);
+                }
+            }
+            Fate::Crash => {
+                if let Some((bytes, given)) = &self.stored {
+                    self.client = ClientSession::restore(bytes, wide(), now).unwrap();
+                    (self.made, self.given) = (None, *given);
+                }
+            }
+        }
+        for event in events(&mut self.client) {
+            if let ClientEvent::ServerRequest { request, .. } = event {
+                assert_eq!(request.0, self.given + 1, "in order, and none is missing");
+                self.given = request.0;
+            }
+        }
+    }
+
+    fn hear(&mut self, message: ClientMessage) {
+        let acked = match message {
+            ClientMessage::Request { request, acked, payload, .. } => {
+                let first = self.used.entry(request).or_insert_with(|| payload.clone());
+                assert_eq!(*first, payload, "{request:?} is used for two commands");
+                assert!(!self.never.contains(&request), "{request:?} was said to be executed never");
+                acked
+            }
+            ClientMessage::Ack { request, .. } => request,
+            ClientMessage::KeepAlive { acked, .. } => acked,
+            _ => return,
+        };
+        self.acked = self.acked.max(acked.0);
+        if let Some((_, given)) = &self.stored {
+            assert!(self.acked <= *given, "what was acknowledged would be lost in a crash");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_client_that_saves_keeps_its_promises_wherever_it_crashes(fates in fates()) {
+        let mut life = Life {
+            client: open_with(wide()),
+            now: 0,
+            made: None,
+            stored: None,
+            given: 0,
+            acked: 0,
+            used: BTreeMap::new(),
+            never: BTreeSet::new(),
+            submitted: 0,
+        };
+        // Saved before anything else: what came before the first save is nobody's promise.
+        life.meet(Fate::Save(1));
+        life.meet(Fate::Saved);
+        for fate in fates {
+            life.meet(fate);
+        }
+    }
 }

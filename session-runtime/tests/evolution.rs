@@ -117,6 +117,18 @@ fn a_field_that_exists_only_later_is_not_written_before() {
 }
 
 #[test]
+fn fields_that_a_snapshot_may_lack_come_back_from_one_that_has_them() {
+    let store = second::Store { note: Some("kept".to_owned()), ..Default::default() };
+    let mut new = SessionStateMachine::new(store);
+    new.apply(1, Timestamp(0), RaftAction::Upgrade { version: 2 }).expect("this build knows it");
+    internal(&mut new, &second::StoreCommand::Remove { key: 1 });
+    let snapshot = new.snapshot().expect("it is taken");
+    let again = SessionStateMachine::<second::Store>::restore(&snapshot).expect("it fits");
+    assert_eq!((again.machine().note.as_deref(), again.machine().removed), (Some("kept"), 1));
+    assert_eq!(again.snapshot().unwrap().to_bytes(), snapshot.to_bytes());
+}
+
+#[test]
 fn a_field_that_was_changed_before_its_version_is_named() {
     let early = second::Store { removed: 3, ..Default::default() };
     let error = SessionStateMachine::new(early).snapshot().expect_err("it must not be lost");
@@ -166,6 +178,49 @@ mod restored {
             self.map.insert(key, key)
         }
     }
+}
+
+/// A later build that has dropped or renamed the map.
+mod without {
+    use super::restored::Command;
+    use session_runtime::{State, state_machine};
+    use std::collections::BTreeMap;
+
+    #[derive(Default, State)]
+    #[state(dropped("map"))]
+    pub(super) struct Dropped {}
+
+    #[state_machine(command = Command, name = "Map")]
+    impl Dropped {
+        fn set(&mut self, key: u64) -> Option<u64> {
+            Some(key)
+        }
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Renamed {
+        #[state(per_entry, was = "map")]
+        pub(super) table: BTreeMap<u64, u64>,
+    }
+
+    #[state_machine(command = Command, name = "Map")]
+    impl Renamed {
+        fn set(&mut self, key: u64) -> Option<u64> {
+            self.table.insert(key, key)
+        }
+    }
+}
+
+#[test]
+fn a_map_stored_by_entry_can_be_dropped_or_renamed_with_all_its_entries() {
+    let mut machine = SessionStateMachine::new(restored::ByEntry::default());
+    for key in [1, 300] {
+        internal(&mut machine, &restored::Command::Set { key });
+    }
+    let snapshot = machine.snapshot().unwrap();
+    assert!(SessionStateMachine::<without::Dropped>::restore(&snapshot).is_ok());
+    let renamed = SessionStateMachine::<without::Renamed>::restore(&snapshot).expect("it says what it was");
+    assert_eq!(renamed.machine().table.keys().copied().collect::<Vec<_>>(), [1, 300]);
 }
 
 #[test]

@@ -438,6 +438,11 @@ fn a_per_entry_map_that_lost_an_entry_is_refused() {
             "{key}"
         );
     }
+    let error = forged(|dictionary| {
+        dictionary.remove("user/counts/036f6e65");
+    });
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("it should have 2 entries and has 1"), "{error}");
     // The key `one` once more, its length written with more bytes than it needs.
     let error = forged(|dictionary| {
         let count: u64 = codec::decode(&dictionary["user/counts"]).unwrap();
