@@ -1,5 +1,7 @@
 //! What the benchmarks share: the smallest machine, and one that uses every part of the framework.
 
+pub mod load;
+
 use serde::{Deserialize, Serialize};
 use session_runtime::rand_core::Rng;
 use session_runtime::testing::Dice;

@@ -38,12 +38,3 @@ fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         Some(piece)
     })
 }
-
-/// What [`pieces`] cuts.
-pub fn join(pieces: &[&[u8]]) -> Vec<u8> {
-    let with_length = |piece: &&[u8]| {
-        let length = u16::try_from(piece.len()).expect("a short piece").to_le_bytes();
-        [&length[..], piece].concat()
-    };
-    pieces.iter().flat_map(with_length).collect()
-}
