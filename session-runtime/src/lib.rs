@@ -11,7 +11,8 @@
 //!
 //! The contract is short: **same state, same input, same output.** [`apply`](SessionStateMachine::apply) takes
 //! a log entry and returns what to send; it reads no clock, no file, no socket and no global. Which Raft
-//! library feeds it, and which network carries what comes out, is the caller's choice.
+//! library feeds it, and which network carries what comes out, is the caller's choice. `session-openraft` is one
+//! such choice, made: a node in your own process, with a durable log.
 //!
 //! # A complete machine
 //!
@@ -54,6 +55,17 @@
 //! [`state_machine`] makes the rest: dispatch, encoding, the typed client, the snapshot of the state - and compile
 //! errors where a handler could fail or could differ between replicas. What it makes can also be written by
 //! hand: see [`StateMachine`].
+//!
+//! # Where to go from here
+//!
+//! | to | see |
+//! | --- | --- |
+//! | write handlers | [`state_machine`], [`Context`], [`Rejection`](trait@Rejection), [`Deterministic`](trait@Deterministic) |
+//! | say what is stored | [`State`](derive@State), [`schema`] |
+//! | call a machine | [`client`], [`client::ClientError::execution`] |
+//! | test a machine | `testing::check`, with the feature `testing` |
+//! | feed it a log | [`SessionStateMachine`], [`RaftAction`], [`ServerAction`], [`admission`], [`RetryDriver`] |
+//! | store it | [`Snapshot`], [`Entry`], [`codec`] |
 //!
 //! # What an engine does with it
 //!
