@@ -6,6 +6,7 @@ use crate::names::{near, peeled, variant_of};
 use crate::parse::{Args, ImplBlock, Item, Method, cfgs, reason};
 use crate::words;
 use proc_macro2::{Span, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
@@ -28,6 +29,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) methods: Vec<(&'a Method, Marks)>,
     /// Whether every method was understood. If not, a missing handler is no second mistake.
     pub(crate) whole: bool,
+    names: BTreeSet<String>,
+    /// Which method stands for which variant, of the queries (`true`) and of the commands.
+    answered: BTreeMap<(bool, String), &'a Ident>,
 }
 
 /// A method that answers a command.
@@ -86,6 +90,8 @@ impl<'a> Machine<'a> {
             hooks: Vec::new(),
             methods: Vec::new(),
             whole: true,
+            names: BTreeSet::new(),
+            answered: BTreeMap::new(),
         };
         for item in &block.items {
             match item {
@@ -141,8 +147,7 @@ impl<'a> Machine<'a> {
             errors.on(&method.sig.ident, words::second_hook(name));
         }
         // rustc says that there are two of one name; whatever is made of the second would say it again.
-        let same_name = |(other, _): &(&Method, Marks)| other.sig.ident == method.sig.ident;
-        let is_second = cfgs.is_empty() && self.methods.iter().any(same_name);
+        let is_second = !self.names.insert(method.sig.ident.to_string()) && cfgs.is_empty();
         let written: Vec<&Ident> = params.iter().filter_map(|param| param.written).collect();
         let has_twins = written.iter().enumerate().any(|(at, name)| written[..at].contains(name));
         let (hook, query, internal) = (marks.hook, marks.query, marks.internal);
@@ -159,7 +164,10 @@ impl<'a> Machine<'a> {
             return;
         }
         let variant = variant_of(&method.sig.ident);
-        if let Some(other) = self.namesake(&variant, &cfgs, query) {
+        // Under `cfg`, there may be only one of them at a time.
+        let key = (query, variant.to_string());
+        let other = if cfgs.is_empty() { self.answered.insert(key, &method.sig.ident) } else { None };
+        if let Some(other) = other {
             errors.on(
                 &method.sig.ident,
                 words::second_of_variant(&other.to_string(), &variant.to_string(), query),
@@ -169,19 +177,6 @@ impl<'a> Machine<'a> {
         } else {
             self.handlers.push(Handler { method, cfgs, variant, context, params, internal });
         }
-    }
-
-    /// Another method that stands for the same variant: `add_all`, `addAll` and `AddAll` do. Under `cfg`, there may
-    /// be only one of them at a time.
-    fn namesake(&self, variant: &Ident, cfgs: &[&Attribute], query: bool) -> Option<&'a Ident> {
-        let is_same =
-            |other: &Ident, others: &[&Attribute]| other == variant && cfgs.is_empty() && others.is_empty();
-        let method = if query {
-            self.queries.iter().find(|other| is_same(&other.variant, &other.cfgs)).map(|other| other.method)
-        } else {
-            self.handlers.iter().find(|other| is_same(&other.variant, &other.cfgs)).map(|other| other.method)
-        };
-        method.map(|method| &method.sig.ident)
     }
 }
 

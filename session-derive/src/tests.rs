@@ -218,6 +218,23 @@ fn the_same_input_gives_the_same_tokens() {
 }
 
 #[test]
+fn the_expansion_is_linear_in_the_variants() {
+    let size = |count: usize| {
+        let variants = (0..count).map(|at| format!("V{at} {{ one: u64, two: Option<String> }},"));
+        let variants = variants.collect::<String>();
+        let handlers =
+            (0..count).map(|at| format!("fn v{at}(&mut self, one: u64, two: Option<String>) {{}}"));
+        let handlers = handlers.collect::<String>();
+        let commands = expand::derive_command(tokens(&format!("enum Ask {{ {variants} }}")));
+        let args = quote!(command = Ask);
+        let machine = expand::state_machine(args, &tokens(&format!("impl Machine {{ {handlers} }}")));
+        commands.to_string().len() + machine.to_string().len()
+    };
+    let (small, large) = (size(100), size(400));
+    assert!(large * 100 <= small * 410, "{small} characters for 100 variants, {large} for 400");
+}
+
+#[test]
 fn another_word_is_no_slip() {
     for (name, meant) in [
         ("quary", Some("query")),
