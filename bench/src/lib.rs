@@ -26,7 +26,8 @@ pub struct Counter {
 
 #[state_machine(command = CounterCommand)]
 impl Counter {
-    fn add(&mut self, amount: u64) -> u64 {
+    /// The handler, which the benchmarks also call without the framework.
+    pub fn add(&mut self, amount: u64) -> u64 {
         self.value = self.value.saturating_add(amount);
         self.value
     }

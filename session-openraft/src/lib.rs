@@ -83,6 +83,8 @@ mod types;
 pub use client::{NodeClient, Saving, ServerRequests, Stale};
 pub use config::Config;
 pub use error::{NodeError, OpenError, Stopped};
+#[doc(hidden)]
+pub use network::Alone;
 pub use node::{Node, Status};
 pub use store::StoreError;
 #[doc(hidden)]

@@ -1,18 +1,18 @@
 //! The network between nodes: openraft's own trait is the seam. A node that is alone has nobody to call.
 
-use crate::types::TypeConfig;
 use openraft::error::{Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{BasicNode, Snapshot, Vote};
+use openraft::{BasicNode, RaftTypeConfig, Snapshot, Vote};
 use std::io;
 
 /// The network of one voter.
-pub(crate) struct Alone;
+#[derive(Debug)]
+pub struct Alone;
 
-impl RaftNetworkFactory<TypeConfig> for Alone {
+impl<C: RaftTypeConfig<NodeId = u64, Node = BasicNode>> RaftNetworkFactory<C> for Alone {
     type Network = Self;
 
     async fn new_client(&mut self, _target: u64, _node: &BasicNode) -> Self {
@@ -26,10 +26,10 @@ fn unreachable() -> Unreachable {
 
 type Failure<E> = RPCError<u64, BasicNode, E>;
 
-impl RaftNetwork<TypeConfig> for Alone {
+impl<C: RaftTypeConfig<NodeId = u64, Node = BasicNode>> RaftNetwork<C> for Alone {
     async fn append_entries(
         &mut self,
-        _request: AppendEntriesRequest<TypeConfig>,
+        _request: AppendEntriesRequest<C>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, Failure<RaftError<u64>>> {
         Err(unreachable().into())
@@ -46,10 +46,10 @@ impl RaftNetwork<TypeConfig> for Alone {
     async fn full_snapshot(
         &mut self,
         _vote: Vote<u64>,
-        _snapshot: Snapshot<TypeConfig>,
+        _snapshot: Snapshot<C>,
         _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
-    ) -> Result<SnapshotResponse<u64>, StreamingError<TypeConfig, Fatal<u64>>> {
+    ) -> Result<SnapshotResponse<u64>, StreamingError<C, Fatal<u64>>> {
         Err(unreachable().into())
     }
 }

@@ -1,0 +1,258 @@
+//! What sessions cost on the engine, as ratios to bare openraft on the same store in the same run.
+//!
+//! `cargo run --release -p session-bench --bin engine`
+
+use bytes::Bytes;
+use openraft::storage::{RaftLogStorageExt, RaftStateMachine, Snapshot};
+use openraft::{
+    BasicNode, Entry, EntryPayload, LogId, OptionalSend, Raft, RaftSnapshotBuilder, SnapshotMeta,
+    SnapshotPolicy, StorageError, StorageIOError, StoredMembership,
+};
+use serde::{Deserialize, Serialize};
+use session_bench::{Counter, CounterClient, CounterCommand};
+use session_openraft::store::{Store, Synced};
+use session_openraft::{Alone, Config, Node};
+use session_runtime::{Command, RaftAction, RequestId, ServerRequestId, SessionId, Timestamp, codec};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+// Bare openraft: the same command and the same store, and no sessions.
+
+openraft::declare_raft_types!(
+    Bare:
+        D = Raw,
+        R = Raw,
+        NodeId = u64,
+        Node = BasicNode,
+        Entry = Entry<Bare>,
+        SnapshotData = (),
+        AsyncRuntime = openraft::TokioRuntime,
+);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Raw(Bytes);
+
+impl From<Bytes> for Raw {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl AsRef<[u8]> for Raw {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+struct BareCounter {
+    counter: Counter,
+    last: Option<LogId<u64>>,
+    membership: StoredMembership<u64, BasicNode>,
+    synced: Synced,
+}
+
+struct NoSnapshots;
+
+impl RaftSnapshotBuilder<Bare> for NoSnapshots {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Bare>, StorageError<u64>> {
+        unreachable!("the policy takes none")
+    }
+}
+
+impl RaftStateMachine<Bare> for BareCounter {
+    type SnapshotBuilder = NoSnapshots;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>), StorageError<u64>> {
+        Ok((self.last, self.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Raw>, StorageError<u64>>
+    where
+        I: IntoIterator<Item = Entry<Bare>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<_> = entries.into_iter().collect();
+        if let Some(last) = entries.last() {
+            let synced = self.synced.reached(last.log_id.index).await;
+            synced.map_err(|error| StorageIOError::write_logs(openraft::AnyError::new(&error)))?;
+        }
+        let mut replies = Vec::with_capacity(entries.len());
+        for entry in entries {
+            self.last = Some(entry.log_id);
+            replies.push(match entry.payload {
+                EntryPayload::Blank => Raw(Bytes::new()),
+                EntryPayload::Membership(membership) => {
+                    self.membership = StoredMembership::new(Some(entry.log_id), membership);
+                    Raw(Bytes::new())
+                }
+                EntryPayload::Normal(Raw(payload)) => {
+                    let CounterCommand::Add { amount } = CounterCommand::decode(&payload).expect("a command");
+                    Raw(codec::encode(&self.counter.add(amount)).expect("a number"))
+                }
+            });
+        }
+        Ok(replies)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> NoSnapshots {
+        NoSnapshots
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<()>, StorageError<u64>> {
+        Ok(Box::new(()))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        _meta: &SnapshotMeta<u64, BasicNode>,
+        _snapshot: Box<()>,
+    ) -> Result<(), StorageError<u64>> {
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Bare>>, StorageError<u64>> {
+        Ok(None)
+    }
+}
+
+async fn bare(store: Store<Bare>) -> Raft<Bare> {
+    let config = openraft::Config {
+        election_timeout_min: 100,
+        election_timeout_max: 200,
+        heartbeat_interval: 50,
+        snapshot_policy: SnapshotPolicy::Never,
+        ..openraft::Config::default()
+    };
+    let (log, synced) = store.log.for_one_voter();
+    let machine = BareCounter {
+        counter: Counter::default(),
+        last: None,
+        membership: StoredMembership::default(),
+        synced,
+    };
+    let raft = Raft::new(1, Arc::new(config), Alone, log, machine).await.expect("a raft");
+    raft.initialize(BTreeMap::from([(1, BasicNode::default())])).await.expect("one voter");
+    raft.wait(None).current_leader(1, "it leads").await.expect("a leader");
+    raft
+}
+
+/// Calls a second, with so many callers at once that make so many calls in all.
+async fn throughput<C, F>(callers: u32, calls: u32, call: C) -> f64
+where
+    C: Fn() -> F + Clone + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..callers)
+        .map(|_| {
+            let call = call.clone();
+            tokio::spawn(async move {
+                for _ in 0..calls / callers {
+                    call().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("a caller");
+    }
+    f64::from(calls / callers * callers) / started.elapsed().as_secs_f64()
+}
+
+/// Seconds for each append of an entry of `bytes` bytes to the store alone, synced.
+async fn store_alone(dir: &Path, appends: u32, bytes: usize) -> f64 {
+    let mut log = Store::<Bare>::open(dir).expect("a store").log;
+    let payload = Bytes::from(vec![7; bytes]);
+    let started = Instant::now();
+    for index in 0..appends {
+        let log_id = LogId::new(openraft::CommittedLeaderId::new(1, 1), u64::from(index));
+        let entry = Entry { log_id, payload: EntryPayload::Normal(Raw(payload.clone())) };
+        log.blocking_append([entry]).await.expect("an append");
+    }
+    started.elapsed().as_secs_f64() / f64::from(appends)
+}
+
+/// The bytes of an entry that carries a command of a session.
+fn entry_bytes() -> usize {
+    let action = RaftAction::ClientRequest {
+        session: SessionId::draw(1, u64::MAX),
+        request: RequestId(1_000),
+        lowest_pending: RequestId(1_000),
+        acked: ServerRequestId(0),
+        payload: CounterCommand::Add { amount: 1 }.encode(),
+    };
+    session_runtime::Entry { time: Timestamp(10_000), action }.encode().len()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+const ROUNDS: u32 = 7;
+
+async fn compare(name: &str, dir: Option<&Path>, callers: u32, calls: u32) -> f64 {
+    let (mut ratios, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let below = |who: &str| dir.map(|dir| dir.join(format!("{name}-{callers}-{round}-{who}")));
+        let store = below("bare").map_or_else(Store::in_memory, |dir| Store::open(dir).expect("a store"));
+        let raft = bare(store).await;
+        let payload = CounterCommand::Add { amount: 1 }.encode();
+        let writer = raft.clone();
+        let bare = throughput(callers, calls, move || {
+            let (raft, payload) = (writer.clone(), payload.clone());
+            async move {
+                let response = raft.client_write(Raw(payload)).await.expect("a response");
+                let _: u64 = codec::decode(&response.data.0).expect("a number");
+            }
+        })
+        .await;
+        raft.shutdown().await.ok();
+
+        let config = Config { snapshot_every: u64::MAX, dir: below("ours"), ..Config::in_memory() };
+        let node = Node::<Counter>::open_with(config).await.expect("a node");
+        let client = Arc::new(node.client().await.expect("a client"));
+        let our = throughput(callers, calls, move || {
+            let client = Arc::clone(&client);
+            async move {
+                CounterClient::new(&*client).add(1).await.expect("a response");
+            }
+        })
+        .await;
+        node.shutdown().await;
+        ratios.push(our / bare);
+        bares.push(bare);
+        ours.push(our);
+    }
+    let (ratio, bare, our) = (median(ratios), median(bares), median(ours));
+    println!("{name:<8} {callers:>7} {bare:>14.0} {our:>14.0} {ratio:>8.2}");
+    our
+}
+
+#[tokio::main]
+async fn main() {
+    let dir = tempfile::tempdir().expect("a directory");
+    println!("{:<8} {:>7} {:>14} {:>14} {:>8}", "store", "callers", "bare calls/s", "ours calls/s", "ratio");
+    for (callers, calls) in [(1, 20_000), (64, 60_000), (256, 60_000)] {
+        compare("memory", None, callers, calls).await;
+    }
+    let mut ours = Vec::new();
+    for (callers, calls) in [(1, 1_000), (64, 20_000), (256, 40_000)] {
+        ours.push((callers, compare("disk", Some(dir.path()), callers, calls).await));
+    }
+    let bytes = entry_bytes();
+    let mut alone = Vec::new();
+    for round in 0..ROUNDS {
+        alone.push(store_alone(&dir.path().join(format!("alone-{round}")), 1_000, bytes).await);
+    }
+    let alone = median(alone);
+    println!();
+    println!("the store alone, an entry of {bytes} bytes appended and synced: {:.0} us", alone * 1e6);
+    for (callers, our) in ours {
+        println!("a call with {callers} at once: {:.0} us, {:.2} of that", 1e6 / our, 1.0 / our / alone);
+    }
+}
