@@ -84,6 +84,9 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     /// The same session, with its bytes stored before each command is sent. After a crash,
     /// [`Node::resume`](crate::Node::resume) goes on with the bytes stored last, and
     /// [`recovered`](Self::recovered) tells what became of the command that was under way.
+    ///
+    /// The client waits while `store` runs: keep it short. What it must do is to put the bytes where a crash leaves
+    /// either these or the ones before; if it fails, the command is not sent.
     pub fn saving<F>(&self, store: F) -> Saving<'_, M, F>
     where
         F: Fn(&[u8]) -> io::Result<()> + Send + Sync,

@@ -79,6 +79,13 @@ pub enum OpenError {
         /// The snapshot's last entry.
         snapshot: u64,
     },
+    /// An entry to be skipped is not in the log yet: whatever comes there must not be skipped unseen.
+    SkipTooEarly {
+        /// The entry.
+        index: u64,
+        /// The log's last entry.
+        last: u64,
+    },
     /// The node stopped while it applied its log.
     Stopped(Stopped),
 }
@@ -98,6 +105,10 @@ impl fmt::Display for OpenError {
                 "log entry {index} cannot be skipped: the snapshot already covers everything up to entry {snapshot}; \
                  take it out of `Config::skip`"
             ),
+            Self::SkipTooEarly { index, last } => write!(
+                f,
+                "log entry {index} cannot be skipped: the log ends at entry {last}; take it out of `Config::skip`"
+            ),
             Self::Stopped(stopped) => stopped.fmt(f),
         }
     }
@@ -108,7 +119,7 @@ impl std::error::Error for OpenError {
         match self {
             Self::Store(error) => Some(error),
             Self::Machine { problem, .. } => Some(problem),
-            Self::SkipTooLate { .. } => None,
+            Self::SkipTooLate { .. } | Self::SkipTooEarly { .. } => None,
             Self::Stopped(stopped) => Some(stopped),
         }
     }

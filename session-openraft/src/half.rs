@@ -297,7 +297,12 @@ impl Half {
     }
 
     pub(crate) fn close(&self, now: Duration) {
-        lock(&self.state).session.close(now);
+        let mut state = lock(&self.state);
+        state.session.close(now);
+        // One that was never open is over at once.
+        state.note_events();
+        drop(state);
+        self.changed.notify_waiters();
         self.timers.notify_one();
     }
 

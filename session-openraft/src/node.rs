@@ -110,7 +110,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
     /// Opens a node that behaves as told, and waits until it has applied its whole log.
     #[tracing::instrument(name = "open", skip_all, fields(machine = M::SCHEMA.name, dir = ?config.dir))]
     pub async fn open_with(config: Config) -> Result<Self, OpenError> {
-        let store = match config.dir.clone() {
+        let mut store = match config.dir.clone() {
             // Opening reads and checks the whole log: not on a thread that others wait for.
             Some(dir) => tokio::task::spawn_blocking(move || Store::<TypeConfig>::open(dir))
                 .await
@@ -119,7 +119,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         };
         let (machine, snapshot) = restore::<M>(&config, &store)?;
         let position = Position::of(&snapshot).map_err(|error| stopped(&error))?;
-        let skips = take_skips(&config, &store, position.last.index()).await?;
+        let skips = take_skips(&config, &mut store, position.last.index()).await?;
         let service = Arc::new(Service::new(config, machine, skips));
         service.snapshots.send_modify(|state| state.index = position.last.index().unwrap_or(0));
 
@@ -282,16 +282,20 @@ fn restore<M: StateMachine + Default>(
     Ok((machine, snapshot))
 }
 
-/// The entries to skip: those of earlier starts and those asked for now.
+/// The entries to skip: those of earlier starts and those asked for now, each of which must be in the log.
 async fn take_skips(
     config: &Config,
-    store: &Store<TypeConfig>,
+    store: &mut Store<TypeConfig>,
     snapshot: Option<u64>,
 ) -> Result<BTreeSet<u64>, OpenError> {
-    if let (Some(&index), Some(snapshot)) = (config.skip.iter().min(), snapshot)
-        && index <= snapshot
-    {
-        return Err(OpenError::SkipTooLate { index, snapshot });
+    let last = store.log.get_log_state().await.map_err(|error| stopped(&error))?.last_log_id;
+    let last = last.index().unwrap_or(0);
+    for &index in &config.skip {
+        match snapshot {
+            Some(snapshot) if index <= snapshot => return Err(OpenError::SkipTooLate { index, snapshot }),
+            _ if index > last => return Err(OpenError::SkipTooEarly { index, last }),
+            _ => {}
+        }
     }
     if !config.skip.is_empty() {
         store.log.add_skips(config.skip.iter().copied()).await?;

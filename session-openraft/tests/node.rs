@@ -176,6 +176,47 @@ async fn a_handler_that_panics_stops_the_node_and_its_entry_can_be_skipped() {
     node.shutdown().await;
     let error = Node::<Bank>::open_with(config).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::SkipTooLate { .. }), "{error}");
+    let config = Config { skip: vec![1_000], ..Config::new(dir.path()) };
+    let error = Node::<Bank>::open_with(config).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::SkipTooEarly { index: 1_000, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn signs_of_life_share_an_entry() {
+    let keep_alive = Duration::from_millis(400);
+    let node = Node::<Bank>::open_with(Config { keep_alive, ..Config::in_memory() }).await.unwrap();
+    let often = ClientConfig { keep_alive: Duration::from_millis(10), ..ClientConfig::default() };
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(node.client_with(often.clone()).await.unwrap());
+    }
+    let before = node.status();
+    while node.status().time.0 < before.time.0 + 1_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Thousands were said, by then or whenever this process came to it.
+    let after = node.status();
+    let entries = after.last_applied - before.last_applied;
+    assert!(entries <= (after.time.0 - before.time.0) / 400 + 1, "{entries} entries");
+    assert_eq!(after.sessions, 50);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_waited_for_leaves_nothing() {
+    let limits = Limits { max_sessions: Some(0), ..Limits::default() };
+    let node = Node::<Bank>::open_with(Config { limits, ..Config::in_memory() }).await.unwrap();
+    for _ in 0..3 {
+        let opening = node.client();
+        tokio::select! {
+            biased;
+            () = tokio::task::yield_now() => {}
+            _ = opening => {}
+        }
+    }
+    assert_eq!(node.client().await.map(|_| ()), Err(ClientError::Refused(RefuseReason::Full)));
+    assert_eq!(node.status().sessions, 0);
+    node.shutdown().await;
 }
 
 #[tokio::test]
@@ -253,10 +294,12 @@ async fn a_stored_client_goes_on_after_a_restart() {
     let bytes = stored.lock().unwrap().clone();
     let client = node.resume(&bytes).await.unwrap();
     assert_eq!(client.session(), Some(session));
-    // Its answer comes again, and it was not executed again.
+    // Its answer comes again, and it was not executed again; it did not even need a log entry.
+    let before = node.status().last_applied;
     let (_, answer) = client.recovered().await.unwrap();
     assert_eq!(session_runtime::codec::decode::<u64>(&answer.unwrap().payload).unwrap(), 7);
     assert_eq!(client.recovered().await, None);
+    assert_eq!(node.status().last_applied, before);
     let bank = BankClient::new(client.saving(|_| Ok(())));
     assert_eq!(bank.deposit(account, 1).await.unwrap(), 8);
     assert_eq!(node.status().sessions, 1);
