@@ -9,7 +9,7 @@ use session_runtime::client::{
 use session_runtime::{
     CloseReason, EncodeError, RefuseReason, RequestId, Response, ServerRequestId, SessionId,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -32,7 +32,7 @@ struct State {
     session: ClientSession,
     /// The number of the attempt that opens the session.
     attempt: u64,
-    waiting: BTreeMap<RequestId, Waiting>,
+    waiting: WaitingList,
     /// Callers that wait for `changed`.
     watchers: u32,
     unread: VecDeque<(ServerRequestId, Bytes)>,
@@ -50,6 +50,28 @@ enum Waiting {
     Sent,
     Listening(oneshot::Sender<Answered>),
     Ended(Answered),
+}
+
+/// Who waits for which request. Requests are numbered in the order they are taken and mostly end in it.
+#[derive(Default)]
+struct WaitingList(VecDeque<(RequestId, Waiting)>);
+
+impl WaitingList {
+    fn insert(&mut self, request: RequestId, waiting: Waiting) {
+        match self.0.binary_search_by_key(&request, |(request, _)| *request) {
+            Ok(place) => self.0[place].1 = waiting,
+            Err(place) => self.0.insert(place, (request, waiting)),
+        }
+    }
+
+    fn remove(&mut self, request: RequestId) -> Option<Waiting> {
+        let place = self.0.binary_search_by_key(&request, |(request, _)| *request).ok()?;
+        self.0.remove(place).map(|(_, waiting)| waiting)
+    }
+
+    fn requests(&self) -> Vec<RequestId> {
+        self.0.iter().map(|(request, _)| *request).collect()
+    }
 }
 
 #[derive(Clone)]
@@ -74,7 +96,7 @@ impl Half {
         let state = State {
             session,
             attempt: 0,
-            waiting: BTreeMap::new(),
+            waiting: WaitingList::default(),
             watchers: 0,
             unread: VecDeque::new(),
             recovered: VecDeque::new(),
@@ -92,6 +114,9 @@ impl Half {
 
     /// Waits until `look` finds something.
     async fn until<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+        if let Some(found) = look(&mut lock(&self.state)) {
+            return found;
+        }
         loop {
             let changed = self.changed.notified();
             {
@@ -168,7 +193,7 @@ impl Half {
             if let Err(error) = state.save_with(now(), &store) {
                 // It never went out, so it never runs.
                 state.session.abandon(request);
-                state.waiting.remove(&request);
+                state.waiting.remove(request);
                 return Some(Err(error));
             }
             Some(Ok((request, state.session.send(now(), request))))
@@ -180,7 +205,7 @@ impl Half {
     pub(crate) async fn answer(&self, request: RequestId) -> Answered {
         let listening = {
             let mut state = lock(&self.state);
-            if let Some(Waiting::Ended(answered)) = state.waiting.remove(&request) {
+            if let Some(Waiting::Ended(answered)) = state.waiting.remove(request) {
                 return answered;
             }
             let (tell, listening) = oneshot::channel();
@@ -193,7 +218,7 @@ impl Half {
     /// The caller gave up.
     pub(crate) fn abandon(&self, request: RequestId) {
         let mut state = lock(&self.state);
-        state.waiting.remove(&request);
+        state.waiting.remove(request);
         state.session.abandon(request);
     }
 
@@ -252,7 +277,7 @@ impl Half {
     pub(crate) fn fail(&self, reason: &Stopped) {
         let mut state = lock(&self.state);
         state.end.get_or_insert(End::Stopped(reason.clone()));
-        for request in state.waiting.keys().copied().collect::<Vec<_>>() {
+        for request in state.waiting.requests() {
             state.end_request(request, Err(ClientError::Transport(reason.to_string())));
         }
         drop(state);
@@ -364,17 +389,13 @@ impl State {
     }
 
     fn end_request(&mut self, request: RequestId, answered: Answered) {
-        match self.waiting.remove(&request) {
+        match self.waiting.remove(request) {
             Some(Waiting::Listening(tell)) => {
                 tell.send(answered).ok();
             }
-            Some(Waiting::Sent) => {
-                self.waiting.insert(request, Waiting::Ended(answered));
-            }
+            Some(Waiting::Sent) => self.waiting.insert(request, Waiting::Ended(answered)),
             // The first end is the one that counts.
-            Some(ended @ Waiting::Ended(_)) => {
-                self.waiting.insert(request, ended);
-            }
+            Some(ended @ Waiting::Ended(_)) => self.waiting.insert(request, ended),
             None => self.recovered.push_back((request, answered)),
         }
     }

@@ -18,6 +18,7 @@ use session_runtime::{
     SessionStateMachine, StateMachine,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
@@ -31,7 +32,7 @@ pub(crate) struct Service<M> {
     machine: RwLock<SessionStateMachine<M>>,
     /// Entries that the operators had skipped.
     skips: BTreeSet<u64>,
-    clients: RwLock<HashMap<SessionId, Arc<Half>>>,
+    clients: RwLock<HashMap<SessionId, Arc<Half>, BySession>>,
     /// Signs of life since the last entry that carried some.
     alive: Mutex<BTreeMap<SessionId, Alive>>,
     pub(crate) retries: Mutex<RetryDriver>,
@@ -97,8 +98,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     pub(crate) fn raft(&self) -> Result<&Raft<TypeConfig>, NodeError> {
-        match self.stopped() {
-            Some(stopped) => Err(NodeError::Stopped(stopped)),
+        match &*self.stopped.borrow() {
+            Some(stopped) => Err(NodeError::Stopped(stopped.clone())),
             None => self.raft.get().ok_or(NodeError::NotLeader { leader: None }),
         }
     }
@@ -314,7 +315,6 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 Stopped::Entry { index, problem }
             }
         })?;
-        let command = metrics::command::<M>(&entry.action);
         let started = Instant::now();
         {
             let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
@@ -329,16 +329,16 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 error => Stopped::NeedsBuild { index, problem: error.to_string() },
             })?;
         }
-        self.note_time(index, command, started);
+        self.note_time(index, proposal, started);
         lock(&self.gate.admission).applied(index);
         Ok(self.deliver(out))
     }
 
-    fn note_time(&self, index: u64, command: Option<&'static str>, started: Instant) {
+    fn note_time(&self, index: u64, proposal: &Proposal, started: Instant) {
         let took = started.elapsed();
-        metrics::applied(command, took);
+        metrics::applied::<M>(proposal, took);
         if took > self.config.slow_handler {
-            let command = command.unwrap_or("(no command)");
+            let command = metrics::command::<M>(proposal).unwrap_or("(no command)");
             tracing::warn!(index, command, ?took, "a handler takes long: every client waits for it");
         }
     }
@@ -375,6 +375,38 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             }
         }
         applied
+    }
+}
+
+/// Half of an id is random already, so that half is its hash.
+#[derive(Clone, Copy, Default)]
+struct BySession;
+
+impl BuildHasher for BySession {
+    type Hasher = RandomHalf;
+
+    fn build_hasher(&self) -> RandomHalf {
+        RandomHalf(0)
+    }
+}
+
+struct RandomHalf(u64);
+
+impl Hasher for RandomHalf {
+    fn write(&mut self, bytes: &[u8]) {
+        for (place, byte) in bytes.iter().enumerate() {
+            self.0 ^= u64::from(*byte) << (place % 8 * 8);
+        }
+    }
+
+    fn write_u128(&mut self, id: u128) {
+        #[allow(clippy::cast_possible_truncation)] // the low half is the random one
+        let random = id as u64;
+        self.0 = random;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -5,7 +5,8 @@ use crate::{
     guard::guard,
     machine::{Command, StateMachine},
 };
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 
 /// Whether no version of the machine will ever execute this payload for a client: it is over a maximum of the format,
 /// its bytes do not fit the variant they name, or the command is internal. Such a request, and no other, may be
@@ -49,9 +50,9 @@ pub struct Admission<K> {
     /// The highest index reported as applied.
     applied: u64,
     /// The requests appended in this term and not applied yet, with the index of the last copy.
-    in_flight: BTreeMap<K, u64>,
-    /// The same by index, to clear what was applied.
-    by_index: BTreeMap<u64, K>,
+    in_flight: HashMap<K, u64>,
+    /// The same in the order of the log, to clear what was applied.
+    by_index: VecDeque<(u64, K)>,
 }
 
 /// What to do with a request.
@@ -68,10 +69,10 @@ pub enum Admit<A> {
     Append,
 }
 
-impl<K: Ord + Clone> Admission<K> {
+impl<K: Eq + Hash + Clone> Admission<K> {
     /// A gate that knows of nothing.
     pub fn new() -> Self {
-        Self { term: 0, applied: 0, in_flight: BTreeMap::new(), by_index: BTreeMap::new() }
+        Self { term: 0, applied: 0, in_flight: HashMap::new(), by_index: VecDeque::new() }
     }
 
     /// What to do with the request `key` at a leader of `term`, given the answer that its applied state has.
@@ -91,11 +92,15 @@ impl<K: Ord + Clone> Admission<K> {
         if term < self.term || index <= self.applied {
             return;
         }
-        // Whatever stood at this index before is no longer in the log.
-        if let Some(overwritten) = self.by_index.insert(index, key.clone())
-            && self.in_flight.get(&overwritten) == Some(&index)
-        {
-            self.in_flight.remove(&overwritten);
+        match self.by_index.binary_search_by_key(&index, |(at, _)| *at) {
+            // Whatever stood at this index before is no longer in the log.
+            Ok(place) => {
+                if let Some((_, overwritten)) = self.by_index.get_mut(place) {
+                    let overwritten = std::mem::replace(overwritten, key.clone());
+                    self.forget(&overwritten, index);
+                }
+            }
+            Err(place) => self.by_index.insert(place, (index, key.clone())),
         }
         self.in_flight.insert(key, index);
     }
@@ -103,21 +108,24 @@ impl<K: Ord + Clone> Admission<K> {
     /// Every entry up to `index` was applied.
     pub fn applied(&mut self, index: u64) {
         self.applied = self.applied.max(index);
-        while let Some(first) = self.by_index.first_entry() {
-            if *first.key() > index {
-                break;
-            }
-            let (at, key) = first.remove_entry();
-            if self.in_flight.get(&key) == Some(&at) {
-                self.in_flight.remove(&key);
-            }
+        while let Some((at, key)) = self.by_index.pop_front_if(|(at, _)| *at <= index) {
+            self.forget(&key, at);
         }
     }
 
     /// The request could not be appended, or its entry was lost: the next copy may try again.
     pub fn failed(&mut self, key: &K) {
-        if let Some(index) = self.in_flight.remove(key) {
-            self.by_index.remove(&index);
+        if let Some(index) = self.in_flight.remove(key)
+            && let Ok(place) = self.by_index.binary_search_by_key(&index, |(at, _)| *at)
+        {
+            self.by_index.remove(place);
+        }
+    }
+
+    /// The copy at `index` is no longer under way; a later one may be.
+    fn forget(&mut self, key: &K, index: u64) {
+        if self.in_flight.get(key) == Some(&index) {
+            self.in_flight.remove(key);
         }
     }
 
@@ -141,7 +149,7 @@ impl<K: Ord + Clone> Admission<K> {
     }
 }
 
-impl<K: Ord + Clone> Default for Admission<K> {
+impl<K: Eq + Hash + Clone> Default for Admission<K> {
     fn default() -> Self {
         Self::new()
     }

@@ -102,12 +102,11 @@ pub(crate) fn decode<A: LogAction>(bytes: &[u8]) -> Result<(Timestamp, A), Entry
         Some((&version, _)) => return Err(EntryError::UnknownFormat { version }),
         None => return Err(EntryError::Damaged(DecodeError::Truncated)),
     };
-    // The tag first: an action of a later release is not damage, and an operator must do another thing.
-    let (_, tag): (Timestamp, u32) = codec::decode_start(body)?;
-    if tag >= A::COUNT {
-        return Err(EntryError::UnknownAction { tag });
-    }
-    Ok(codec::decode_state(body)?)
+    codec::decode_state(body).map_err(|error| match codec::decode_start(body) {
+        // An action of a later release is not damage, and an operator must do another thing.
+        Ok((Timestamp(_), tag)) if tag >= A::COUNT => EntryError::UnknownAction { tag },
+        _ => EntryError::Damaged(error),
+    })
 }
 
 /// Why bytes could not be read as an entry.
