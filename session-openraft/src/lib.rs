@@ -1,5 +1,5 @@
-//! A [`session-runtime`](session_runtime) machine on [openraft](https://docs.rs/openraft), inside your own process: one
-//! voter, with a log that is synced to disk before anybody is answered. There is nothing else to start.
+//! A [`session-runtime`](session_runtime) machine on [openraft], inside your own process: one voter, with a log that is
+//! synced to disk before anybody is answered. There is nothing else to start.
 //!
 //! ```
 //! use session_openraft::Node;
