@@ -14,7 +14,8 @@ pub use error::StoreError;
 pub use log::{LogStore, LogTypes, OnAppend, Synced};
 pub use snapshots::SnapshotStore;
 
-use database::Database;
+use database::{Content, Database};
+use disk::UNFINISHED;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,10 +50,10 @@ impl<C: LogTypes> Store<C> {
         if !has(LOG) && (has(MARKER) || snapshots.index().is_some()) {
             return Err(StoreError::MissingLog { path: disk.path(LOG) });
         }
-        let (database, content) = Database::open(&*disk, LOG)?;
+        let (database, content) =
+            if has(LOG) { Database::open(&*disk, LOG, false)? } else { new_log(&*disk)? };
         check_joined(&*disk, content.purged.map(|id| id.index), snapshots.index())?;
         database.release().map_err(|error| StoreError::io(disk.path(LOG), &error))?;
-        disk.sync().map_err(|error| StoreError::io(disk.path(""), &error))?;
         if !has(MARKER) {
             disk::put(&*disk, MARKER, |mut out| std::io::Write::write_all(&mut out, MARKER_TEXT))
                 .map_err(|error| StoreError::io(disk.path(MARKER), &error))?;
@@ -66,6 +67,18 @@ impl<C: LogTypes> Store<C> {
     pub fn in_memory() -> Self {
         Self { log: LogStore::in_memory(), snapshots: SnapshotStore::in_memory() }
     }
+}
+
+/// Makes an empty log, which is put in place when it is whole.
+fn new_log<C: LogTypes>(disk: &dyn Disk) -> Result<(Database, Content<C>), StoreError> {
+    let refused = |error: &std::io::Error| StoreError::io(disk.path(LOG), error);
+    let unfinished = format!("{LOG}{UNFINISHED}");
+    // A process that was stopped here may have left half of one.
+    drop(disk.create(&unfinished).map_err(|error| refused(&error))?);
+    let (database, content) = Database::open(disk, &unfinished, true)?;
+    database.release().map_err(|error| refused(&error))?;
+    disk.rename(&unfinished, LOG).and_then(|()| disk.sync()).map_err(|error| refused(&error))?;
+    Ok((database.named(disk.path(LOG)), content))
 }
 
 /// What was purged from the log must be in the snapshot.

@@ -12,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
@@ -109,6 +110,17 @@ fn size<C: LogTypes>(entry: &Entry<C>) -> usize {
     content + size_of::<Entry<C>>()
 }
 
+/// Opens a database, every page of which must match its checksum. redb itself looks at them only where it was not
+/// closed.
+fn checked(backend: &Backend) -> Result<redb::Database, redb::Error> {
+    let mut redb = redb::Builder::new().create_with_backend(backend.clone())?;
+    if redb.check_integrity()? {
+        Ok(redb)
+    } else {
+        Err(redb::Error::Corrupted("pages do not match their checksums".to_owned()))
+    }
+}
+
 /// The log's database.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -118,18 +130,30 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens it and reads all of it. Nothing is written to the disk before [`release`](Self::release).
-    pub(super) fn open<C: LogTypes>(disk: &dyn Disk, name: &str) -> Result<(Self, Content<C>), StoreError> {
+    /// Opens it, or makes a new one in an empty file, and reads all of it. Nothing is written to the disk before
+    /// [`release`](Self::release).
+    pub(super) fn open<C: LogTypes>(
+        disk: &dyn Disk,
+        name: &str,
+        new: bool,
+    ) -> Result<(Self, Content<C>), StoreError> {
         let path = disk.path(name);
         let file = disk.database(name).map_err(|error| StoreError::io(path.clone(), &error))?;
         let backend = Backend::held(file);
-        let redb = redb::Builder::new()
-            .create_with_backend(backend.clone())
-            .map_err(|error| StoreError::database(path.clone(), error))?;
-        let database = Self { redb, backend, path };
-        database.prepare()?;
-        let content = database.content()?;
-        Ok((database, content))
+        // redb panics on some damaged files.
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let redb = checked(&backend).map_err(|error| StoreError::database(path.clone(), error))?;
+            let database = Self { redb, backend: backend.clone(), path: path.clone() };
+            if new {
+                database.create()?;
+            }
+            database.check_format()?;
+            let content = database.content()?;
+            Ok((database, content))
+        }));
+        opened.unwrap_or_else(|_| {
+            Err(StoreError::DamagedLog { path, problem: "its pages do not fit".to_owned() })
+        })
     }
 
     /// Lets what opening it changed reach the disk.
@@ -137,15 +161,21 @@ impl Database {
         self.backend.release()
     }
 
+    /// The same database, whose file was renamed.
+    pub(super) fn named(self, path: PathBuf) -> Self {
+        Self { path, ..self }
+    }
+
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Makes the tables of a new database; refuses those of a later release.
-    fn prepare(&self) -> Result<(), StoreError> {
+    /// Refuses what a later release wrote.
+    fn check_format(&self) -> Result<(), StoreError> {
         let reading = self.redb.begin_read().map_err(|error| self.failed(error))?;
         let facts = match reading.open_table(FACTS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return self.create(),
+            // redb makes an empty database of an empty file.
+            Err(redb::TableError::TableDoesNotExist(_)) => return Err(self.damaged("it is empty".to_owned())),
             facts => facts.map_err(|error| self.failed(error))?,
         };
         match self.fact(&facts, "format")? {
@@ -155,6 +185,7 @@ impl Database {
         }
     }
 
+    /// Makes the tables.
     fn create(&self) -> Result<(), StoreError> {
         let writing = self.redb.begin_write().map_err(|error| self.failed(error))?;
         writing.open_table(ENTRIES).map_err(|error| self.failed(error))?;

@@ -112,6 +112,11 @@ impl StoreError {
     /// What a database's error at `path` means.
     pub(crate) fn database(path: PathBuf, error: impl Into<redb::Error>) -> Self {
         match error.into() {
+            redb::Error::Io(error)
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                Self::DamagedLog { path, problem: error.to_string() }
+            }
             redb::Error::Io(error) => Self::io(path, &error),
             redb::Error::UpgradeRequired(version) => Self::UnknownFormat { path, version: version.into() },
             redb::Error::DatabaseAlreadyOpen => Self::Locked { path },
