@@ -51,10 +51,12 @@ impl Session {
         }
     }
 
+    #[inline]
     pub(crate) fn watermark(&self) -> RequestId {
         self.watermark
     }
 
+    #[inline]
     pub(crate) fn cached_bytes(&self) -> u64 {
         self.answers.bytes()
     }
@@ -63,10 +65,12 @@ impl Session {
         self.capabilities.0.as_deref().unwrap_or(&NO_CAPABILITIES)
     }
 
+    #[inline]
     pub(crate) fn last_activity(&self) -> Timestamp {
         self.last_activity
     }
 
+    #[inline]
     pub(crate) fn is_slow_consumer(&self) -> bool {
         self.slow_consumer
     }
@@ -75,10 +79,12 @@ impl Session {
         self.slow_consumer = true;
     }
 
+    #[inline]
     pub(crate) fn answer(&self, request: RequestId) -> Option<&Answer> {
         self.answers.get(request)
     }
 
+    #[inline]
     pub(crate) fn record(&mut self, request: RequestId, answer: Answer) {
         debug_assert!(request >= self.watermark, "an answer nobody can ask for");
         self.answers.insert(request, answer);
@@ -86,6 +92,7 @@ impl Session {
 
     /// A sign of life: the client is active, has received what it acknowledges, and needs no answer below
     /// `lowest_pending`.
+    #[inline]
     pub(crate) fn touch(&mut self, now: Timestamp, acked: ServerRequestId, lowest_pending: RequestId) {
         self.last_activity = now;
         if self.pending().next().is_some_and(|first| first.id <= acked) {
@@ -106,6 +113,7 @@ impl Session {
     }
 
     /// When the pending server request was sent that was not sent again for the longest time.
+    #[inline]
     pub(crate) fn oldest_sent(&self) -> Option<Timestamp> {
         self.pending.0.as_ref().map(|pending| pending.oldest_sent())
     }

@@ -200,12 +200,10 @@ impl<M: StateMachine> SessionStateMachine<M> {
                 self.create(turn, session, capabilities, out)?;
             }
             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => {
-                let result = match self.sessions.touch(session, turn.now, acked, lowest_pending) {
-                    Some(place) => self.answer(turn, session, place, request, &payload)?,
-                    None => Err(RequestError::SessionExpired),
-                };
-                out.push(answer_to(session, request, result));
-                out.append(&mut turn.sent);
+                match self.sessions.touch(session, turn.now, acked, lowest_pending) {
+                    Some(place) => self.answer(turn, session, place, request, &payload, out)?,
+                    None => out.push(answer_to(session, request, Err(RequestError::SessionExpired))),
+                }
             }
             RaftAction::ServerRequestAck { session, request } => {
                 self.sessions.touch(session, turn.now, request, RequestId(0));
@@ -280,7 +278,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         Ok(())
     }
 
-    /// The answer to a request whose sign of life has been taken.
+    /// Answers a request whose sign of life has been taken.
     fn answer(
         &mut self,
         turn: &mut Turn,
@@ -288,29 +286,41 @@ impl<M: StateMachine> SessionStateMachine<M> {
         place: Place,
         request: RequestId,
         payload: &[u8],
-    ) -> Result<Result<Response, RequestError>, Halted> {
-        let Some(session) = self.sessions.at(place) else {
-            return Ok(Err(RequestError::SessionExpired));
-        };
-        if request < session.watermark() {
-            return Ok(Err(RequestError::ResponseEvicted));
-        }
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), Halted> {
         let payload_hash = codec::payload_hash(payload);
-        if let Some(answer) = session.answer(request) {
-            return Ok(if answer.payload_hash() == payload_hash {
-                answer.result()
-            } else {
-                Err(RequestError::RequestMismatch)
-            });
-        }
-        let max = self.sessions.limits().max_cached_bytes;
-        if max.is_some_and(|max| session.cached_bytes() >= max) && request > session.watermark() {
-            return Ok(Err(RequestError::Busy));
+        if let Some(known) = self.known_answer(place, request, payload_hash) {
+            out.push(answer_to(id, request, known));
+            return Ok(());
         }
         let cx = Context::new(turn).among(&mut self.sessions).of(id);
         let result = self.core.execute(cx, payload, false)?;
         self.sessions.record(place, request, Answer::new(payload_hash, &result));
-        Ok(result)
+        out.push(answer_to(id, request, result));
+        out.append(&mut turn.sent);
+        Ok(())
+    }
+
+    /// The answer to a request that does not run, because it ran before or may not run now.
+    fn known_answer(
+        &self,
+        place: Place,
+        request: RequestId,
+        payload_hash: u64,
+    ) -> Option<Result<Response, RequestError>> {
+        let Some(session) = self.sessions.at(place) else {
+            return Some(Err(RequestError::SessionExpired));
+        };
+        if request < session.watermark() {
+            return Some(Err(RequestError::ResponseEvicted));
+        }
+        if let Some(answer) = session.answer(request) {
+            let same = answer.payload_hash() == payload_hash;
+            return Some(if same { answer.result() } else { Err(RequestError::RequestMismatch) });
+        }
+        let max = self.sessions.limits().max_cached_bytes;
+        let full = max.is_some_and(|max| session.cached_bytes() >= max) && request > session.watermark();
+        full.then_some(Err(RequestError::Busy))
     }
 
     /// Closes an open session, whatever the cause; does nothing for any other.

@@ -91,6 +91,7 @@ impl Standing {
 }
 
 impl Sessions {
+    #[inline]
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -113,6 +114,7 @@ impl Sessions {
     }
 
     /// The session at a place that [`touch`](Self::touch) gave. It is there until it is closed.
+    #[inline]
     pub(crate) fn at(&self, place: Place) -> Option<&Session> {
         self.open.get(place).map(|open| &open.session)
     }
@@ -162,6 +164,7 @@ impl Sessions {
     }
 
     /// Forgets the closed ids that are too old to be opened at `next_index` or later.
+    #[inline]
     pub(crate) fn forget_closed(&mut self, next_index: u64) {
         self.closed.forget(next_index);
     }
@@ -197,6 +200,7 @@ impl Sessions {
 
     /// A sign of life: the session is active, has received what it acknowledges, and needs no answer below
     /// `lowest_pending`.
+    #[inline]
     pub(crate) fn touch(
         &mut self,
         id: SessionId,
@@ -210,6 +214,7 @@ impl Sessions {
     }
 
     /// Keeps the answer to a request of the session at a place.
+    #[inline]
     pub(crate) fn record(&mut self, place: Place, request: RequestId, answer: Answer) {
         if let Some(open) = self.open.get_mut(place) {
             open.session.record(request, answer);
@@ -248,6 +253,7 @@ impl Sessions {
     }
 
     /// The next session to close and why: of those due the least recently active.
+    #[inline]
     pub(crate) fn next_due(&self, now: Timestamp) -> Option<(SessionId, CloseReason)> {
         let (activity, idlest) = self.idlest_activity()?;
         let idle = self.limits.idle_timeout.is_some_and(|timeout| activity.saturating_add(timeout) < now);

@@ -13,10 +13,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use session_runtime::{
     ApplyError, Command, Limits, RaftAction, RequestError, RequestId, Response, ServerAction, SessionId,
-    SessionStateMachine, Timestamp,
+    SessionStateMachine, Snapshot, Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Desk, DeskCommand, alive, configure, create, internal, keep_alive};
+use support::{
+    Desk, DeskCommand, ack, alive, configure, create, expire, internal, keep_alive, request_with, retry,
+};
 
 /// How many moves a history has at most.
 const MOVES: usize = 50;
@@ -162,6 +164,23 @@ proptest! {
         }
     }
 
+    #[test]
+    fn a_snapshot_that_is_encoded_late_has_the_bytes_of_its_moment(
+        history in histories(Scope::All, MOVES),
+        taken in prop::collection::vec(prop::bool::weighted(0.3), 2 * MOVES),
+    ) {
+        let mut machine = SessionStateMachine::new(Desk::<2>::default());
+        let mut held = Held::default();
+        for (step, taken) in settled(&history).iter().zip(taken.into_iter().cycle()) {
+            feed(&mut machine, step).unwrap();
+            // A spoilt state cannot be captured.
+            if taken && let Ok(snapshot) = machine.snapshot() {
+                held.hold(snapshot);
+            }
+        }
+        held.check();
+    }
+
     // A copy is a sign of life, takes an acknowledgment again and finds the limits of its own moment. So the
     // claim is about histories without timeouts, evictions and limits on what a session holds, and about
     // originals that found their session: before its creation a request leaves no record. Handlers see the
@@ -217,6 +236,141 @@ fn the_real_machine_and_the_naive_model_agree_on_crowds() {
             [keep_alive(&everybody), shout(), configure(Limits::default()), RaftAction::Tick][next].clone();
         entry(next, false);
         entry(RaftAction::Tick, false);
+    });
+}
+
+/// Snapshots that are kept while their machine goes on, with the bytes they had at first.
+#[derive(Default)]
+struct Held(Vec<(Snapshot, Vec<u8>)>);
+
+impl Held {
+    fn hold(&mut self, snapshot: Snapshot) {
+        let bytes = snapshot.to_bytes().unwrap();
+        self.0.push((snapshot, bytes));
+    }
+
+    fn check(&self) {
+        for (number, (snapshot, bytes)) in self.0.iter().enumerate() {
+            assert!(snapshot.to_bytes().as_ref() == Ok(bytes), "snapshot {number} has changed");
+        }
+    }
+}
+
+/// What happens among many sessions. A number below the size names one of the first, open or not.
+#[derive(Clone, Debug)]
+enum Bustle {
+    Open,
+    Request {
+        who: u64,
+        number: u64,
+        lowest: u64,
+        acked: u64,
+    },
+    Notify {
+        who: u64,
+    },
+    Shout,
+    Ack {
+        who: u64,
+        up_to: u64,
+    },
+    Expire {
+        first: u64,
+        count: u64,
+    },
+    Retry {
+        ago: u64,
+        limit: u32,
+    },
+    /// A sign of life of every session but some.
+    KeepAlive {
+        but_each: u64,
+        acked: u64,
+    },
+    Limits {
+        idle_timeout: Option<u64>,
+        max_pending_requests: Option<u32>,
+    },
+    Hold,
+    Release,
+}
+
+fn bustle(size: u64) -> impl Strategy<Value = Bustle> {
+    let who = 0..size;
+    let timeout = prop::option::of(10..60u64);
+    let max_pending = prop::option::of(2..6u32);
+    prop_oneof![
+        3 => Just(Bustle::Open),
+        6 => (who.clone(), 1..6u64, 1..4u64, 0..4u64)
+            .prop_map(|(who, number, lowest, acked)| Bustle::Request { who, number, lowest, acked }),
+        4 => who.clone().prop_map(|who| Bustle::Notify { who }),
+        2 => Just(Bustle::Shout),
+        3 => (who.clone(), 0..5u64).prop_map(|(who, up_to)| Bustle::Ack { who, up_to }),
+        3 => (who, 1..40u64).prop_map(|(first, count)| Bustle::Expire { first, count }),
+        4 => (0..30u64, 0..50u32).prop_map(|(ago, limit)| Bustle::Retry { ago, limit }),
+        2 => (2..9u64, 0..4u64).prop_map(|(but_each, acked)| Bustle::KeepAlive { but_each, acked }),
+        1 => (timeout, max_pending).prop_map(|(idle_timeout, max_pending_requests)| Bustle::Limits {
+            idle_timeout,
+            max_pending_requests
+        }),
+        2 => Just(Bustle::Hold),
+        1 => Just(Bustle::Release),
+    ]
+}
+
+// More sessions than a chunk of the table has, with snapshots held while they change.
+#[test]
+fn the_real_machine_and_the_naive_model_agree_on_busy_crowds() {
+    let size = prop_oneof![2 => 1..40u64, 2 => 250..260u64, 1 => 505..525u64];
+    let crowds =
+        size.prop_flat_map(|size| (Just(size), prop::collection::vec((bustle(size), 0..9u64), 40..80)));
+    try_some(16, &crowds, |(size, deeds)| {
+        let who = |number: u64| SessionId::draw(0, number + 1);
+        let opening = crowd(size);
+        let mut pair = Pair::<2>::new(&opening);
+        for step in opening {
+            pair.compare_outputs(&step).unwrap();
+        }
+        let (mut held, mut time, mut opened) = (Held::default(), size, size);
+        for (deed, delay) in deeds {
+            time += delay;
+            let mut entry = |action| {
+                let index = pair.model.last_applied() + 1;
+                pair.step(&Step { index, time: Timestamp(time), action, skip: false }).unwrap();
+            };
+            match deed {
+                Bustle::Open => {
+                    opened += 1;
+                    entry(create(SessionId::draw(0, opened)));
+                }
+                Bustle::Request { who: from, number, lowest, acked } => {
+                    let payload = DeskCommand::Add { amount: number }.encode();
+                    entry(request_with(who(from), number, lowest, acked, payload));
+                }
+                Bustle::Notify { who: to } => {
+                    entry(internal(DeskCommand::Notify { to: who(to), text: "hear".to_owned() }));
+                }
+                Bustle::Shout => entry(internal(DeskCommand::Shout("hear".to_owned()))),
+                Bustle::Ack { who: from, up_to } => entry(ack(who(from), up_to)),
+                Bustle::Expire { first, count } => {
+                    (first..(first + count).min(size)).for_each(|number| entry(expire(who(number))));
+                }
+                Bustle::Retry { ago, limit } => entry(retry(time.saturating_sub(ago), limit)),
+                Bustle::KeepAlive { but_each, acked } => {
+                    let living = (0..opened).filter(|number| number % but_each != 0);
+                    let living: Vec<_> = living.map(|number| alive(who(number), 1, acked)).collect();
+                    entry(keep_alive(&living));
+                }
+                Bustle::Limits { idle_timeout, max_pending_requests } => {
+                    entry(configure(Limits { idle_timeout, max_pending_requests, ..Limits::default() }));
+                }
+                Bustle::Hold => held.hold(pair.real.snapshot().unwrap()),
+                Bustle::Release => held.0.truncate(held.0.len() / 2),
+            }
+        }
+        held.check();
+        pair.real = restore(&pair.real);
+        pair.check_seen();
     });
 }
 

@@ -10,6 +10,7 @@ use session_runtime::{
     SessionId, SessionStateMachine, SnapshotError, State, StateError, StateMachine, StateReader, StateWriter,
     Status, Timestamp, codec,
 };
+use std::time::{Duration, Instant};
 use support::*;
 
 fn created(session: SessionId) -> ServerAction {
@@ -458,6 +459,83 @@ fn the_dirty_read_says_whether_a_retry_would_return_anything() {
     assert!(log.machine.has_pending_requests(Timestamp(11)));
     log.apply(ack(A, 1));
     assert!(!log.machine.has_pending_requests(Timestamp(11)));
+}
+
+/// Fails long before a test that scans where it should not would end.
+fn in_time(start: Instant, at: u64) {
+    assert!(start.elapsed() < Duration::from_mins(2), "at {at} after {:?}", start.elapsed());
+}
+
+#[test]
+fn with_nothing_due_neither_retries_nor_expiry_scan_anything() {
+    // With a scan these are a thousand million steps each, and the better part of an hour.
+    let count = 30_000;
+    let start = Instant::now();
+    let mut log = Log::<Desk>::new();
+    for number in 1..=count {
+        log.apply(create(SessionId(u128::from(number))));
+    }
+    log.apply(configure(Limits { idle_timeout: Some(1_000_000), ..Limits::default() }));
+    log.apply(internal(DeskCommand::Shout("hear".to_owned())));
+    for number in 0..count {
+        assert!(!log.machine.has_pending_requests(Timestamp(0)));
+        assert_eq!(log.machine.expiry_due(), Some(Timestamp(1_000_001)));
+        assert_eq!(log.apply_at(number + 1, retry(0, 0)), []);
+        assert_eq!(log.apply(RaftAction::Tick), []);
+        in_time(start, number);
+    }
+}
+
+#[test]
+fn a_retry_costs_what_it_returns() {
+    // One client takes nothing, and many others have their share pending too.
+    let count = 20_000;
+    let start = Instant::now();
+    let mut log = Log::<Desk>::new();
+    for number in 1..=count {
+        log.apply(create(SessionId(u128::from(number))));
+    }
+    log.apply_at(1, internal(DeskCommand::Shout("hear".to_owned())));
+    for _ in 1..count {
+        log.apply_at(1, internal(notify(SessionId(1), "hear")));
+    }
+    // One at a time: all that the first has pending, each time behind more that was sent again; then the others' one.
+    for number in 1..2 * count {
+        let (to, request) = if number <= count { (1, number) } else { (number - count + 1, 1) };
+        let due = log.apply_at(1_000, retry(1_000, 1));
+        assert_eq!(due, [notice(SessionId(u128::from(to)), request, "hear")]);
+        in_time(start, number);
+    }
+    assert_eq!(log.apply_at(1_000, retry(1_000, 1)), []);
+}
+
+#[test]
+fn closing_costs_what_it_closes() {
+    let count = 30_000;
+    let start = Instant::now();
+    let mut log = Log::<Desk>::new();
+    log.apply(configure(Limits { idle_timeout: Some(count), ..Limits::default() }));
+    for number in 1..=count {
+        log.apply_at(number, create(SessionId(u128::from(number))));
+    }
+    // All but the first are active again, in the reverse order.
+    for number in (2..=count).rev() {
+        log.apply(ack(SessionId(u128::from(number)), 0));
+        in_time(start, number);
+    }
+    // The desk tells all others of a closing; a skipped entry does not.
+    let mut skip = |time, action| {
+        log.index += 1;
+        log.machine.skip(log.index, Timestamp(time), action).unwrap()
+    };
+    let idle = closed(SessionId(1), CloseReason::Idle);
+    assert_eq!(skip(count + 2, RaftAction::Tick), [idle]);
+    for number in 2..=count {
+        let session = SessionId(u128::from(number));
+        assert_eq!(skip(count + 2, expire(session)), [closed(session, CloseReason::Expired)]);
+        in_time(start, number);
+    }
+    assert_eq!(log.machine.sessions().count(), 0);
 }
 
 #[test]

@@ -16,6 +16,8 @@ const ROWS: &[&str] = &[
     "retry",
     "retry order",
     "retry, dirty read",
+    "retry, cost",
+    "closing, cost",
     "keep-alive",
     "internal",
     "tick",

@@ -49,6 +49,7 @@ impl From<Saved> for Answer {
 }
 
 impl Answer {
+    #[inline]
     pub(crate) fn new(payload_hash: u64, result: &Result<Response, RequestError>) -> Self {
         let kept = match result {
             Ok(response) => Kept::small(response).unwrap_or_else(|| Kept::Large(response.clone())),
@@ -57,10 +58,12 @@ impl Answer {
         Self { payload_hash, kept }
     }
 
+    #[inline]
     pub(crate) fn payload_hash(&self) -> u64 {
         self.payload_hash
     }
 
+    #[inline]
     pub(crate) fn result(&self) -> Result<Response, RequestError> {
         match &self.kept {
             Kept::Small { status, length, bytes } => {
@@ -119,6 +122,7 @@ impl Many {
 }
 
 impl Answers {
+    #[inline]
     pub(super) fn get(&self, request: RequestId) -> Option<&Answer> {
         match self {
             Self::One(known, answer) if *known == request => Some(answer),

@@ -27,6 +27,7 @@ impl Closed {
     }
 
     /// Forgets the ids that are too old to be opened at `next_index` or later.
+    #[inline]
     pub(super) fn forget(&mut self, next_index: u64) {
         while let Some(oldest) = self.places.first_entry()
             && oldest.key().position().saturating_add(MAX_AGE) < next_index

@@ -46,6 +46,7 @@ impl<K: Key> Default for Minima<K> {
 
 impl<K: Key> Minima<K> {
     /// The lowest key of all.
+    #[inline]
     pub(crate) fn lowest(&self) -> K {
         self.top.key
     }
@@ -76,6 +77,7 @@ impl<K: Key> Minima<K> {
     }
 
     /// The key of a place has changed.
+    #[inline]
     pub(crate) fn change(&mut self, place: usize, was: K, is: K, key_at: impl Fn(usize) -> K) {
         debug_assert!(key_at(place) == is, "the owner has changed it already");
         let (mut place, mut was, mut is) = (place, was, is);

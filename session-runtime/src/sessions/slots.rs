@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How many values share a chunk: many, for a short capture; few, for short copies.
-const CHUNK: usize = 256;
+const CHUNK: usize = 512;
 
 /// The number of a value's place. It stays the value's own until the value is removed.
 pub(crate) type Place = usize;
