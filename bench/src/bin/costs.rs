@@ -1,8 +1,10 @@
 //! What the session table costs, and how that changes with the number of sessions.
 //!
-//! `cargo run --release -p session-bench --bin costs` takes about two minutes and 2 GB of memory. Every figure that is
-//! compared with another was measured in the same run, in turns with it, and is the median of several rounds, so that
-//! a busy machine does harm to both.
+//! `cargo run --release -p session-bench --bin costs [naive] [shapes] [snapshots] [memory]` takes two minutes and 2 GB
+//! of memory. Times are of the processor, not of the clock. Figures that are compared were measured in turns, and are
+//! the medians of many rounds, so that a busy machine does the same harm to both.
+//!
+//! `costs profile SESSIONS new` (or `copies`) does nothing but such requests, for a profiler to look at.
 
 use cpu_time::ThreadTime;
 use session_runtime::rand_core::Rng;
@@ -66,6 +68,7 @@ struct Naive {
 
 impl Naive {
     /// Takes the same entries. It decodes and encodes nothing: every command adds 5, and an answer is written out.
+    #[allow(clippy::needless_pass_by_value)] // as ours takes it
     fn apply(&mut self, action: RaftAction) -> Option<Vec<u8>> {
         let RaftAction::ClientRequest { session, request, lowest_pending, .. } = action else { return None };
         let (watermark, answers) = self.clients.get_mut(&key(session))?;
@@ -100,6 +103,8 @@ struct Table {
     index: u64,
     time: u64,
     clients: Vec<Client>,
+    /// How many answers a client leaves unfetched.
+    window: u64,
     dice: Dice,
     payload: Bytes,
     out: Vec<ServerAction>,
@@ -112,13 +117,14 @@ struct Client {
 }
 
 impl Table {
-    /// With so many sessions, each of which has made so many requests and been told nothing.
+    /// With so many sessions, each of which has made so many requests and fetched no answer.
     fn new(sessions: u64, requests: u64) -> Outcome<Self> {
         let mut table = Self {
             machine: SessionStateMachine::new(Ledger::new()),
             index: 0,
             time: 0,
             clients: Vec::new(),
+            window: requests.max(1),
             dice: Dice::new(7),
             payload: LedgerCommand::Add { amount: 5 }.encode(),
             out: Vec::new(),
@@ -151,18 +157,20 @@ impl Table {
         Ok(self.machine.apply_into(self.index, time, action, &mut self.out)?)
     }
 
-    fn any_client(&mut self) -> usize {
-        usize::try_from(self.dice.below(self.clients.len() as u64)).unwrap_or_default()
+    /// One of so many clients, from all over the table.
+    fn any_of(&mut self, active: u64) -> usize {
+        let all = self.clients.len() as u64;
+        usize::try_from(self.dice.below(active.min(all)) * (all / active.min(all))).unwrap_or_default()
     }
 
-    /// Requests of clients that have their former answers: new ones, or copies of the last.
-    fn requests(&mut self, count: usize, new: bool) -> Vec<RaftAction> {
+    /// Requests of so many active clients: new ones, each of which fetches the oldest answer, or copies of the last.
+    fn requests(&mut self, count: usize, active: u64, new: bool) -> Vec<RaftAction> {
         (0..count)
             .map(|_| {
-                let number = self.any_client();
+                let number = self.any_of(active);
                 let client = &mut self.clients[number];
                 client.request += u64::from(new);
-                request(*client, client.request, &self.payload)
+                request(*client, (client.request + 1).saturating_sub(self.window), &self.payload)
             })
             .collect()
     }
@@ -219,7 +227,7 @@ fn against_naive(sessions: u64) -> Outcome<()> {
     }
     for (new, what) in [(true, "new request"), (false, "duplicate")] {
         let (ours, theirs, ratio) = in_turns(|| {
-            let batch = table.requests(BATCH, new);
+            let batch = table.requests(BATCH, MANY, new);
             let copy = batch.clone();
             let mut out = Vec::new();
             let start = ThreadTime::now();
@@ -261,8 +269,12 @@ fn shapes() -> Outcome<()> {
         table.apply(RaftAction::Configure { limits, seed: None })?;
     }
     println!("an entry, at {FEW} and at {MANY} sessions:");
-    shape("new request", &mut few, &mut many, |table| table.requests(BATCH, true))?;
-    shape("duplicate", &mut few, &mut many, |table| table.requests(BATCH, false))?;
+    for (active, who) in [(FEW, "1000 active"), (MANY, "any")] {
+        for (new, what) in [(true, "new request"), (false, "duplicate")] {
+            let what = format!("{what}, of {who}");
+            shape(&what, &mut few, &mut many, |table| table.requests(BATCH, active, new))?;
+        }
+    }
     shape("tick, nobody to close", &mut few, &mut many, |_| vec![RaftAction::Tick; BATCH])?;
     for table in [&mut few, &mut many] {
         table.apply(RaftAction::InternalCommand { payload: LedgerCommand::Tell.encode() })?;
@@ -279,14 +291,14 @@ fn shapes() -> Outcome<()> {
         vec![retry]
     })?;
     shape("acknowledgment", &mut few, &mut many, |table| {
-        let numbers: Vec<usize> = (0..20).map(|_| table.any_client()).collect();
+        let numbers: Vec<usize> = (0..20).map(|_| table.any_of(MANY)).collect();
         let session = |number: &usize| table.clients[*number].session;
         let ack = |session| RaftAction::ServerRequestAck { session, request: ServerRequestId(1) };
         numbers.iter().map(session).map(ack).collect()
     })?;
     shape("closing a session", &mut few, &mut many, |table| {
         let mut close = || {
-            let number = table.any_client();
+            let number = table.any_of(MANY);
             RaftAction::SessionExpired { session: table.clients.swap_remove(number).session }
         };
         (0..5).map(|_| close()).collect()
@@ -316,61 +328,64 @@ fn shapes() -> Outcome<()> {
     Ok(())
 }
 
-/// The pause of a snapshot, and what entries take while another thread encodes it.
-fn snapshots(sessions: u64, requests: u64) -> Outcome<()> {
+/// A table with as many closed ids as there are when every second entry closes a session.
+fn with_closed(sessions: u64, requests: u64) -> Outcome<Table> {
     let mut table = Table::new(sessions, requests)?;
-    // As many closed ids as are ever remembered.
-    for _ in 0..65_000 {
+    for _ in 0..40_000 {
         table.open()?;
         if let Some(client) = table.clients.pop() {
             table.apply(RaftAction::SessionExpired { session: client.session })?;
         }
     }
-    println!("{sessions} sessions with {requests} answers each, 32500 closed ids:");
-    let mut pauses = Vec::new();
-    for _ in 0..ROUNDS {
-        let batch = table.requests(10_000, true);
-        table.time_each(batch)?;
-        let start = ThreadTime::now();
-        let snapshot = table.machine.snapshot()?;
-        pauses.push(nanoseconds(start.elapsed()) / 1e3);
-        drop(snapshot);
-    }
-    println!("  pause of snapshot()           {:>8.0} us (median of {ROUNDS})", median(pauses));
+    Ok(table)
+}
+
+/// The pause of taking a snapshot, in microseconds.
+fn pause(table: &mut Table) -> Outcome<f64> {
+    let batch = table.requests(10_000, MANY, true);
+    table.time_each(batch)?;
+    let start = ThreadTime::now();
+    let snapshot = table.machine.snapshot()?;
+    let pause = nanoseconds(start.elapsed()) / 1e3;
+    drop(snapshot);
+    Ok(pause)
+}
+
+/// What entries take while another thread encodes a snapshot, and while none does.
+fn entries_while_encoding(table: &mut Table) -> Outcome<()> {
     for encoding in [false, true] {
         let snapshot = table.machine.snapshot()?;
-        let encoder = std::thread::spawn(move || {
-            let start = ThreadTime::now();
-            let result = if encoding { snapshot.write_to(std::io::sink()) } else { Ok(()) };
-            drop(snapshot);
-            result.map(|()| start.elapsed())
-        });
-        let mut times: Vec<Duration> = Vec::new();
-        while !encoder.is_finished() || times.len() < 500_000 {
-            let action = table.requests(1, true).remove(0);
+        let encoder =
+            std::thread::spawn(move || if encoding { snapshot.write_to(std::io::sink()) } else { Ok(()) });
+        let mut times: Vec<f64> = Vec::new();
+        while if encoding { !encoder.is_finished() } else { times.len() < 200_000 } {
+            let action = table.requests(1, MANY, true).remove(0);
             let start = ThreadTime::now();
             table.apply(action)?;
-            times.push(start.elapsed());
-            if encoding && encoder.is_finished() {
-                break;
-            }
+            times.push(nanoseconds(start.elapsed()) / 1e3);
         }
-        let took = encoder.join().map_err(|_| "the encoder panicked")??;
-        times.sort_unstable();
-        let at = |part: f64| {
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let place = (times.len() as f64 * part) as usize;
-            nanoseconds(times[place.min(times.len() - 1)]) / 1e3
-        };
-        let when = if encoding { format!("while {took:.1?} of encoding") } else { "else".to_owned() };
+        encoder.join().map_err(|_| "the encoder panicked")??;
+        times.sort_by(f64::total_cmp);
+        let at = |thousandths: usize| times[times.len() * thousandths / 1_000];
         println!(
-            "  an entry {when:<28} median {:.2} us, p99 {:.1} us, p99.9 {:.1} us, max {:.0} us, of {}",
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            at(1.0),
+            "  an entry, {:<26} median {:>4.1} us, p99 {:>5.1} us, p99.9 {:>5.1} us, of {}",
+            if encoding { "while a snapshot is encoded" } else { "while none is" },
+            at(500),
+            at(990),
+            at(999),
             times.len()
         );
+    }
+    Ok(())
+}
+
+fn snapshots() -> Outcome<()> {
+    for answers in [1, 8] {
+        println!("snapshots, {answers} answers a session, 32768 closed ids:");
+        let (mut few, mut many) = (with_closed(FEW, answers)?, with_closed(MANY, answers)?);
+        let (at_many, at_few, _) = in_turns(|| Ok((pause(&mut many)?, pause(&mut few)?)))?;
+        println!("  pause of snapshot()  {at_few:>6.0} us at {FEW} sessions, {at_many:>6.0} us at {MANY}");
+        entries_while_encoding(&mut many)?;
     }
     Ok(())
 }
@@ -395,7 +410,8 @@ fn memory(requests: u64) -> Outcome<()> {
 }
 
 fn memory_of(requests: &str) -> Outcome<String> {
-    let output = std::process::Command::new(std::env::current_exe()?).args(["memory", requests]).output()?;
+    let output =
+        std::process::Command::new(std::env::current_exe()?).args(["memory-of", requests]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
@@ -403,7 +419,7 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let named = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
     if let [memory_of, requests] = &arguments[..]
-        && memory_of == "memory"
+        && memory_of == "memory-of"
     {
         return memory(requests.parse()?);
     }
@@ -411,12 +427,12 @@ fn main() -> Outcome<()> {
         && profile == "profile"
     {
         let mut table = Table::new(sessions.parse()?, 1)?;
-        let mut best: Vec<f64> = Vec::new();
+        let mut times: Vec<f64> = Vec::new();
         for _ in 0..1000 {
-            let batch = table.requests(BATCH, new == "new");
-            best.push(table.time_each(batch)?);
+            let batch = table.requests(BATCH, MANY, new == "new");
+            times.push(table.time_each(batch)?);
         }
-        println!("{:.0}", median(best));
+        println!("{:.0} ns", median(times));
         return Ok(());
     }
     if named("naive") {
@@ -429,11 +445,9 @@ fn main() -> Outcome<()> {
         shapes()?;
     }
     if named("snapshots") {
-        snapshots(FEW, 1)?;
-        snapshots(MANY, 1)?;
-        snapshots(MANY, 8)?;
+        snapshots()?;
     }
-    if named("sizes") {
+    if named("memory") {
         println!("memory a session, of {MANY}:");
         println!("  idle                                     {:>6} bytes", memory_of("0")?);
         println!("  with 1 answer of 17 bytes                {:>6} bytes", memory_of("1")?);
