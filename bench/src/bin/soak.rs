@@ -1,9 +1,9 @@
 //! Runs histories for as long as one likes, and counts what happened in them.
 //!
 //! `cargo run --release -p session-bench --bin soak -- FIRST COUNT [counter]` runs the seeds from FIRST on, COUNT of
-//! them; without arguments, ten thousand from 0. The machine is an exchange that uses every part of the framework, or
-//! the smallest counter. A run is a function of its seed, so a range of seeds is a figure that anybody can repeat. It
-//! ends with status 1 at the first broken rule.
+//! them, or as many as fit a COUNT like `30min`; without arguments, ten thousand from 0. The machine is an exchange
+//! that uses every part of the framework, or the smallest counter. A run is a function of its seed, so a range of seeds
+//! is a figure that anybody can repeat. It ends with status 1 at the first broken rule.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use session_bench::{Counter, CounterCommand, Exchange, exchange_command};
@@ -11,16 +11,55 @@ use session_runtime::StateMachine;
 use session_runtime::testing::{Check, Dice, Tally};
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// When a run ends.
+#[derive(Clone, Copy)]
+enum Until {
+    Count(u64),
+    Time(Duration),
+}
+
+impl Until {
+    fn read(word: &str) -> Result<Self, Box<dyn Error>> {
+        Ok(match word.strip_suffix("min") {
+            Some(minutes) => Self::Time(Duration::from_secs(minutes.parse::<u64>()?.saturating_mul(60))),
+            None => Self::Count(word.parse()?),
+        })
+    }
+
+    fn bar(self) -> Result<ProgressBar, Box<dyn Error>> {
+        let (length, template) = match self {
+            Self::Count(count) => (count, "{wide_bar} {pos}/{len} seeds, {elapsed}, {eta} to go"),
+            Self::Time(time) => (time.as_secs(), "{wide_bar} {msg} seeds, {elapsed} of {len} s"),
+        };
+        Ok(ProgressBar::new(length).with_style(ProgressStyle::with_template(template)?))
+    }
+
+    /// Whether to run another seed, after so many.
+    fn goes_on(self, done: u64, started: Instant, bar: &ProgressBar) -> bool {
+        match self {
+            Self::Count(count) => {
+                bar.set_position(done);
+                done < count
+            }
+            Self::Time(time) => {
+                bar.set_position(started.elapsed().as_secs());
+                bar.set_message(done.to_string());
+                started.elapsed() < time
+            }
+        }
+    }
+}
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut number = |otherwise| arguments.next().map_or(Ok(otherwise), |argument| argument.parse::<u64>());
-    let (first, count) = (number(0)?, number(10_000)?);
+    let first = arguments.next().map_or(Ok(0), |word| word.parse())?;
+    let until = arguments.next().map_or(Ok(Until::Count(10_000)), |word| Until::read(&word))?;
     match arguments.next().as_deref() {
-        None => soak::<Exchange>(first, count, exchange_command),
+        None => soak::<Exchange>(first, until, exchange_command),
         Some("counter") => {
-            soak::<Counter>(first, count, |dice| CounterCommand::Add { amount: dice.below(100) })
+            soak::<Counter>(first, until, |dice| CounterCommand::Add { amount: dice.below(100) })
         }
         Some(other) => Err(format!("there is no machine `{other}`; leave it out, or write `counter`").into()),
     }
@@ -28,16 +67,15 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 
 fn soak<M: StateMachine + Default + 'static>(
     first: u64,
-    count: u64,
+    until: Until,
     commands: impl FnMut(&mut Dice) -> M::Command,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let mut check = Check::<M, _>::new(commands);
-    let bar = ProgressBar::new(count)
-        .with_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} seeds, {elapsed}, {eta} to go")?);
+    let bar = until.bar()?;
     let started = Instant::now();
     let mut tally = Tally::default();
-    for seed in first..first.saturating_add(count) {
-        match check.run_seed(seed) {
+    while until.goes_on(tally.runs, started, &bar) {
+        match check.run_seed(first.saturating_add(tally.runs)) {
             Ok(run) => tally += run,
             Err(failure) => {
                 bar.abandon();
@@ -45,11 +83,10 @@ fn soak<M: StateMachine + Default + 'static>(
                 return Ok(ExitCode::FAILURE);
             }
         }
-        bar.inc(1);
     }
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
-    println!("seeds {first}..{}: {seconds:.0} s", first.saturating_add(count));
+    println!("seeds {first}..{}: {seconds:.0} s", first.saturating_add(tally.runs));
     println!("{tally}{:>14} violations", 0);
     #[allow(clippy::cast_precision_loss)] // a figure for people
     let rate = tally.operations as f64 / seconds;
