@@ -5,7 +5,7 @@ use crate::{
     action::{RequestError, Response},
     client::{ClientConfig, ClientEvent, ClientMessage, ClientSession},
     codec,
-    identity::{RequestId, SessionId},
+    identity::{RequestId, ServerRequestId, SessionId},
     machine::StateMachine,
     testing::{failure::Tally, judge::Broken},
 };
@@ -31,8 +31,9 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 if client.began.len() as u64 > u64::from(WINDOW) {
                     return Err(format!("a client has more than {WINDOW} requests under way"));
                 }
-                let session = client.session.session();
-                if session.is_some_and(|session| !self.used.insert((session, request))) {
+                if let Some(session) = client.session.session()
+                    && !self.used.insert((session, request))
+                {
                     return Err(format!("a client used {request:?} of {session:?} for a second command"));
                 }
             }
@@ -70,17 +71,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 ClientEvent::ServerRequest { request, payload } => {
                     self.tally += Tally { deliveries: 1, ..Tally::default() };
                     let before = std::mem::replace(&mut client.delivered, request.0);
-                    if request.0 != before.saturating_add(1) {
-                        return Err(format!(
-                            "a client was given {request:?} of {session:?} after number {before}"
-                        ));
-                    }
-                    let sent = session.and_then(|session| self.judge.sent(session, request));
-                    if session.is_some() && sent != Some(codec::payload_hash(&payload)) {
-                        return Err(format!(
-                            "a client was given {request:?} of {session:?}, which was not sent so"
-                        ));
-                    }
+                    self.delivered(session, before, request, &payload)?;
                 }
                 ClientEvent::Closed { .. } => {
                     let incarnation = client.incarnation.saturating_add(1);
@@ -99,6 +90,28 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 _ => {}
             }
         }
+    }
+
+    fn delivered(
+        &self,
+        session: Option<SessionId>,
+        before: u64,
+        request: ServerRequestId,
+        payload: &[u8],
+    ) -> Result<(), Broken> {
+        let Some(session) = session else { return Ok(()) };
+        let number = request.0;
+        if number != before.saturating_add(1) {
+            return Err(format!(
+                "a client was given server request {number} of {session:?} after number {before}"
+            ));
+        }
+        if self.judge.sent(session, request) != Some(codec::payload_hash(payload)) {
+            return Err(format!(
+                "a client was given server request {number} of {session:?}, which was not sent so"
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn ended(
