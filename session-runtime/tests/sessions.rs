@@ -1064,6 +1064,7 @@ fn a_panic_or_an_unencodable_answer_or_send_halts_before_the_entry() {
 #[test]
 fn a_halted_machine_shows_nothing() {
     let mut log = breakable();
+    assert!(log.machine.is_open(A) && !log.machine.is_open(SessionId(0xdead)));
     log.machine.apply(4, Timestamp(20), request(A, 1, DeskCommand::Panic)).unwrap_err();
     let machine = &log.machine;
     assert!(matches!(machine.snapshot(), Err(ApplyError::Halted(_))));
