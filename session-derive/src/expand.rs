@@ -69,6 +69,17 @@ fn placed(path: &impl ToTokens, at: Span) -> TokenStream {
     placed.collect()
 }
 
+/// How serde's derives on an item reach serde, which they take as text: what must stand beside the item, and the
+/// text. `$crate` means nothing in a text, so it gets a name.
+fn serde_path(krate: &syn::Path, item: &syn::Ident) -> (TokenStream, String) {
+    let serde = quote!(#krate::__private::serde);
+    if krate.segments.first().is_none_or(|first| first.ident != "$crate") {
+        return (TokenStream::new(), serde.to_string());
+    }
+    let name = quote::format_ident!("__serde_of_{}", text_of(item), span = Span::call_site());
+    (quote!(use #serde as #name;), name.to_string())
+}
+
 /// Where these tokens begin, and where they end.
 fn ends(tokens: TokenStream) -> (Span, Span) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();

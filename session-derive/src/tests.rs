@@ -218,6 +218,28 @@ fn the_same_input_gives_the_same_tokens() {
 }
 
 #[test]
+fn with_a_path_to_the_runtime_nothing_else_is_named() {
+    let items = [
+        expand::state_machine(quote!(crate = sr), &tokens(COMMANDS)),
+        expand::derive_command(tokens(&format!("#[session_enum(sr)] {COMMANDS}"))),
+        expand::derive_query(tokens("#[session_enum(sr)] pub enum StoreQuery { Get { key: String } }")),
+        expand::state_machine(
+            quote!(crate = sr, command = CounterCommand, server_request = Notice),
+            &tokens(MACHINE),
+        ),
+        expand::derive_state(tokens(&format!("#[state(crate = sr)] {STATE}"))),
+        expand::derive_deterministic(tokens(&format!("#[deterministic(crate = sr)] {REFUSED}"))),
+        expand::derive_rejection(tokens(&format!("#[rejection(crate = sr)] {REFUSED}"))),
+    ];
+    for item in items {
+        // The user of a re-export may depend on neither the runtime nor serde.
+        let text = item.to_string().replace("sr :: __private :: serde", "ours");
+        assert!(text.contains("sr ::"), "{text}");
+        assert!(!text.contains("session_runtime") && !text.contains("serde ::"), "{text}");
+    }
+}
+
+#[test]
 fn the_expansion_is_linear_in_the_variants() {
     let size = |count: usize| {
         let variants = (0..count).map(|at| format!("V{at} {{ one: u64, two: Option<String> }},"));

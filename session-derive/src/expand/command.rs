@@ -1,7 +1,9 @@
 //! The enum of the commands.
 
 use super::wire::{CheckedTypes, Twin};
-use super::{allow_deprecated, ends, generated_name, input, mentions, placed, text_of, without_self};
+use super::{
+    allow_deprecated, ends, generated_name, input, mentions, placed, serde_path, text_of, without_self,
+};
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::model::MARKERS;
@@ -47,14 +49,17 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     let all = conditional.then(|| names(&enumeration));
     let all = all.into_iter().flatten();
     // serde's attributes mean something to serde's derives only.
-    let serde = mentions(&enumeration, &["serde".to_owned()]).then(|| {
+    let (import, serde) = if mentions(&enumeration, &["serde".to_owned()]) {
+        let (import, path) = serde_path(&krate, &enumeration.ident);
         let serde = quote!(#krate::__private::serde);
-        let path = serde.to_string();
-        quote! {
+        let derives = quote! {
             #[derive(#serde::Serialize, #serde::Deserialize)]
             #[serde(crate = #path)]
-        }
-    });
+        };
+        (import, derives)
+    } else {
+        Default::default()
+    };
     // Nothing can be said about a generic command, so nothing is derived for it.
     let derives = enumeration.generics.params.is_empty().then(|| {
         quote! {
@@ -65,6 +70,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     });
     let errors = errors.finish();
     quote! {
+        #import
         #derives
         #enumeration
         #errors

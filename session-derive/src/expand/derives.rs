@@ -76,6 +76,7 @@ pub(crate) fn derive_rejection(item: TokenStream) -> TokenStream {
         };
         generics.make_where_clause().predicates.push(parse_quote! {
             <#ident as #krate::__private::Checked<{
+                #[allow(unused_imports)] // what it falls back to
                 use #krate::__private::NoWire as _;
                 type __Traits = #krate::__private::WireOf<#ident>;
                 #check

@@ -2,7 +2,9 @@
 
 use super::command::without_repeated_attribute;
 use super::wire::checked;
-use super::{allow_deprecated, client, ends, generated_name, mentions, placed, text_of, without_self};
+use super::{
+    allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of, without_self,
+};
 use crate::check::check_body;
 use crate::errors::Errors;
 use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Query, hides_marker, misspelled};
@@ -203,6 +205,7 @@ fn generated(expansion: &Expansion<'_>) -> TokenStream {
         #allowed
         #[allow(clippy::too_many_arguments, clippy::type_complexity)] // as the handlers have them
         const _: () = {
+            #[allow(unused_imports)] // what it falls back to
             use #krate::__private::{NoCommand as _, NoState as _};
             #commands
             #checks
@@ -236,21 +239,24 @@ fn query_enum(expansion: &Expansion<'_>) -> TokenStream {
     let allowed = allowed(machine);
     // serde's derives add the bounds they need, and do not get along with others that imply them.
     let declared = without_bounds(&generics);
-    let serde = quote!(#krate::__private::serde);
-    let path = serde.to_string();
     // Nothing about the arguments of a generic one can be checked before they are known.
-    let derives = if generics.params.is_empty() {
-        quote! {
+    let (import, derives) = if generics.params.is_empty() {
+        let derives = quote! {
             #[derive(#krate::__private::SessionQuery)]
             #[session_enum(#krate)]
-        }
+        };
+        (TokenStream::new(), derives)
     } else {
-        quote! {
+        let (import, path) = serde_path(krate, query);
+        let serde = quote!(#krate::__private::serde);
+        let derives = quote! {
             #[derive(#serde::Serialize, #serde::Deserialize)]
             #[serde(crate = #path)]
-        }
+        };
+        (import, derives)
     };
     quote! {
+        #import
         #allowed
         #[doc = #doc]
         #derives

@@ -2,7 +2,7 @@
 //! types of its fields, so that the derived code never mentions these: that each of them can be written and read is
 //! checked by itself, and a type that cannot is one error with our words instead of five with serde's.
 
-use super::{ends, placed, text_of};
+use super::{ends, placed, serde_path, text_of};
 use crate::names::{peeled, type_text};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -49,7 +49,8 @@ impl<'a> CheckedTypes<'a> {
     pub(super) fn serde_impls(self, ident: &Ident, variants: &[Twin]) -> TokenStream {
         let Self { krate, types, aliases, .. } = self;
         let serde = quote!(#krate::__private::serde);
-        let (serde_path, name) = (serde.to_string(), text_of(ident));
+        let (import, path) = serde_path(krate, ident);
+        let name = text_of(ident);
         let (params, own): (Vec<Ident>, Vec<Ident>) = (0..types.len()).map(names).unzip();
         let declared = variants.iter().map(|variant| &variant.declared);
         let arm = |from: &TokenStream, to: &TokenStream, Twin { name, fields, .. }: &Twin| quote!(#from::#name #fields => #to::#name #fields,);
@@ -68,9 +69,10 @@ impl<'a> CheckedTypes<'a> {
         };
         quote! {
             #aliases
+            #import
 
             #[derive(#serde::Serialize, #serde::Deserialize)]
-            #[serde(crate = #serde_path, rename = #name)]
+            #[serde(crate = #path, rename = #name)]
             enum __Twin<#(#params),*> { #(#declared,)* }
 
             #[automatically_derived]
@@ -122,6 +124,7 @@ fn check_of(krate: &Path, check: &str, ty: &Type, own: &TokenStream) -> TokenStr
         )
     };
     quote! {
+        #[allow(unused_imports)] // what it falls back to
         use #krate::__private::NoWire as _;
         type __Traits = #krate::__private::WireOf<#own>;
         #check

@@ -1,3 +1,4 @@
+#![deny(warnings)]
 mod deps {
     pub mod inner {
         pub use session_runtime::*;

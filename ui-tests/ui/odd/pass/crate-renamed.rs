@@ -1,3 +1,4 @@
+#![deny(warnings)]
 extern crate session_runtime as renamed;
 
 use renamed::{Deterministic, Rejection, State, state_machine};
