@@ -60,6 +60,7 @@ fn call_param(expansion: &Expansion<'_>) -> Ident {
         .chain([block.generics.to_token_stream(), block.generics.where_clause.to_token_stream()])
         .chain([block.self_ty.to_token_stream()])
         .chain([expansion.command.to_token_stream()])
+        .chain([expansion.names.client.to_token_stream(), expansion.names.query.to_token_stream()])
         .collect();
     let candidates = ["C", "Call", "Transport"].into_iter().map(str::to_owned);
     let candidates = candidates.chain((0..).map(|number| format!("C{number}")));

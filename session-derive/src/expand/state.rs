@@ -293,7 +293,9 @@ fn load(krate: &Path, field: &StateField<'_>, from: &Ident) -> TokenStream {
 /// A field whose type names a parameter of the struct must fit for the arguments it is given.
 fn with_field_bounds(item: &DeriveInput, krate: &Path, fields: &[StateField<'_>]) -> syn::Generics {
     let mut generics = item.generics.clone();
-    let params: Vec<String> = generics.type_params().map(|param| param.ident.to_string()).collect();
+    let types = generics.type_params().map(|param| &param.ident);
+    let params = types.chain(generics.const_params().map(|param| &param.ident));
+    let params: Vec<String> = params.map(ToString::to_string).collect();
     let depending = fields.iter().filter(|field| mentions(&field.field.ty, &params));
     let predicates: Vec<syn::WherePredicate> = depending
         .map(|field| {

@@ -16,12 +16,14 @@ where
     limits: BTreeMap<u64, [u8; 4]>,
     #[state(per_entry)]
     by_key: BTreeMap<K, u64>,
+    row: [u64; N],
 }
 
 #[state_machine(command = StoreCommand)]
 impl<K: Wire + Ord, V: Wire + Clone, const N: usize> Store<K, V, N>
 where
     K: Clone,
+    [u64; N]: Wire,
 {
     fn clear(&mut self, from: u64) -> Option<V> {
         let value = self.map.values().next().cloned();
@@ -46,6 +48,7 @@ fn main() {
         map: BTreeMap::from([(1, "one".to_owned())]),
         limits: BTreeMap::new(),
         by_key: BTreeMap::from([(7, 8)]),
+        row: [4, 5, 6],
     };
     assert_eq!(Store::<u64, String, 3>::SCHEMA.name, "Store");
     let machine = SessionStateMachine::new(store);
