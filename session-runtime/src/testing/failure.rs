@@ -61,6 +61,10 @@ tally! {
     client_crashes: "clients crashed",
     /// Clients that came back from their saved bytes; the others, with a new session.
     client_restores: "clients restored from saved bytes",
+    /// Clients that crashed while their bytes were being stored.
+    crashes_while_saving: "clients crashed while they saved themselves",
+    /// Saved bytes of which their client never learnt whether they were stored.
+    failed_saves: "saves that failed",
     /// Jumps of the leader's clock.
     clock_jumps: "clock jumps",
     /// Sessions that a client or an operator closed.

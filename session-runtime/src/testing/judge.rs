@@ -79,6 +79,10 @@ impl Judge {
         self.open.get(&session).map(|known| known.last_sent)
     }
 
+    pub(super) fn is_open(&self, session: SessionId) -> bool {
+        self.open.contains_key(&session)
+    }
+
     pub(super) fn open_sessions(&self) -> usize {
         self.open.len()
     }

@@ -103,15 +103,27 @@ struct Node {
 
 struct Client {
     session: ClientSession,
+    /// The session's id, once it was open, for ever.
+    id: Option<SessionId>,
+    /// It came back from saved bytes, so what it had under way may have been answered to the one before.
+    restored: bool,
     /// The server request delivered last.
     delivered: u64,
-    /// Whether it saves itself, and the bytes it saved last, with what was delivered then.
+    /// Whether it saves itself, the bytes stored last, and those that are being stored.
     saves: bool,
-    saved: Option<(Bytes, u64)>,
+    stored: Option<Saved>,
+    storing: Option<Saved>,
     /// The requests under way, with the moment each began.
     began: BTreeMap<RequestId, u64>,
     /// Grows with each incarnation: what was sent to an earlier one is for nobody.
     incarnation: u64,
+}
+
+/// The bytes of a saved client, and the server request delivered last then.
+#[derive(Clone)]
+struct Saved {
+    bytes: Bytes,
+    delivered: u64,
 }
 
 /// An operation that was answered: when it began and ended, and where in the log it ran.
@@ -134,6 +146,11 @@ enum Event {
     },
     /// A client's timer, which goes on for as long as this incarnation lives.
     Wake {
+        client: usize,
+        incarnation: u64,
+    },
+    /// A client learns that what it saved is stored, or that nobody knows.
+    Stored {
         client: usize,
         incarnation: u64,
     },
@@ -242,8 +259,8 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             plan,
         };
         for number in 0..world.plan.clients {
-            let saves = world.dice.percent(30);
-            let client = world.new_client(saves, 1);
+            let saves = world.dice.percent(50);
+            let client = clients::new_client(saves, 1, Duration::ZERO);
             world.clients.push(client);
             world.at(0, Event::Wake { client: number, incarnation: 1 });
         }

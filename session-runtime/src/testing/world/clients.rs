@@ -1,6 +1,6 @@
 //! The clients.
 
-use super::{Client, Done, Event, World};
+use super::{Client, Done, Event, Saved, World};
 use crate::{
     action::{RequestError, Response},
     client::{ClientConfig, ClientEvent, ClientMessage, ClientSession},
@@ -38,14 +38,15 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 }
             }
         }
-        if client.saves && (client.saved.is_none() || self.dice.percent(10)) {
+        let incarnation = client.incarnation;
+        if client.saves && client.storing.is_none() && (client.stored.is_none() || self.dice.percent(10)) {
             let reserve = self.dice.below(8).saturating_add(1);
             if let Ok(Some(bytes)) = client.session.save(reserve) {
-                client.saved = Some((bytes, client.delivered));
-                client.session.saved(now);
+                client.storing = Some(Saved { bytes, delivered: client.delivered });
+                let delay = self.dice.below(400);
+                self.at(delay, Event::Stored { client: number, incarnation });
             }
         }
-        let incarnation = client.incarnation;
         while let Some(message) = self.clients.get_mut(number).and_then(|client| client.session.poll(now)) {
             self.send(number, false, || Event::ToServer {
                 client: number,
@@ -56,17 +57,41 @@ impl<M: StateMachine + 'static> World<'_, M> {
         Ok(())
     }
 
+    /// What a client saved is stored; or it is not, or nobody can say: then the client is not told so, and saves
+    /// itself again some time.
+    pub(super) fn stored(&mut self, number: usize, incarnation: u64) {
+        let now = self.time();
+        let Some(client) = self.clients.get_mut(number).filter(|client| client.incarnation == incarnation)
+        else {
+            return;
+        };
+        let Some(saved) = client.storing.take() else { return };
+        if self.healed || !self.dice.percent(20) {
+            client.stored = Some(saved);
+            client.session.saved(now);
+            return;
+        }
+        self.tally += Tally { failed_saves: 1, ..Tally::default() };
+        if self.dice.percent(50) {
+            client.stored = Some(saved);
+        }
+    }
+
     pub(super) fn note_events(&mut self, number: usize) -> Result<(), Broken> {
         let now = self.time();
         loop {
             let Some(client) = self.clients.get_mut(number) else { return Ok(()) };
-            let session = client.session.session();
+            let (session, restored) = (client.id, client.restored);
             let Some(event) = client.session.event() else { return Ok(()) };
             match event {
+                ClientEvent::Opened { session } => client.id = Some(session),
                 ClientEvent::Ended { request, result } => {
                     self.counter = self.counter.saturating_add(1);
                     let began = client.began.remove(&request);
                     self.ended(session, request, &result, began)?;
+                    if !restored && result == Err(RequestError::ResponseEvicted) {
+                        return Err(format!("{request:?} of {session:?} has an answer that nobody has seen"));
+                    }
                 }
                 ClientEvent::ServerRequest { request, payload } => {
                     self.tally += Tally { deliveries: 1, ..Tally::default() };
@@ -74,16 +99,11 @@ impl<M: StateMachine + 'static> World<'_, M> {
                     self.delivered(session, before, request, &payload)?;
                 }
                 ClientEvent::Closed { .. } => {
+                    if let Some(session) = session.filter(|session| self.judge.is_open(*session)) {
+                        return Err(format!("a client was told that {session:?} is over, which is open"));
+                    }
                     let incarnation = client.incarnation.saturating_add(1);
-                    let saves = client.saves;
-                    let fresh = Client {
-                        session: ClientSession::open(client_config(), now),
-                        delivered: 0,
-                        saves,
-                        saved: None,
-                        began: BTreeMap::new(),
-                        incarnation,
-                    };
+                    let fresh = new_client(client.saves, incarnation, now);
                     *client = fresh;
                     self.at(1, Event::Wake { client: number, incarnation });
                 }
@@ -143,8 +163,26 @@ impl<M: StateMachine + 'static> World<'_, M> {
             (Err(error @ (RequestError::InvalidPayload | RequestError::Skipped)), _) => Err(format!(
                 "a client was told {error:?} about {request:?} of {session:?}, which is not what it was answered"
             )),
-            _ => Ok(()),
+            (Err(RequestError::RequestMismatch), _) => {
+                Err(format!("{request:?} of {session:?} was taken for another one"))
+            }
+            (Err(_), _) => Ok(()),
         }
+    }
+}
+
+pub(super) fn new_client(saves: bool, incarnation: u64, now: Duration) -> Client {
+    let session = ClientSession::open(client_config(), now);
+    Client {
+        session,
+        id: None,
+        restored: false,
+        delivered: 0,
+        saves,
+        stored: None,
+        storing: None,
+        began: BTreeMap::new(),
+        incarnation,
     }
 }
 

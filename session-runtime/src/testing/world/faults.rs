@@ -1,7 +1,7 @@
 //! What goes wrong.
 
-use super::clients::{client_config, request_of};
-use super::{Client, Event, Logged, World};
+use super::clients::{client_config, new_client, request_of};
+use super::{Client, Event, Logged, Saved, World};
 use crate::{
     action::RaftAction,
     client::ClientSession,
@@ -10,7 +10,6 @@ use crate::{
     machine::StateMachine,
     testing::{failure::Tally, judge::Broken},
 };
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl<M: StateMachine + 'static> World<'_, M> {
@@ -182,36 +181,26 @@ impl<M: StateMachine + 'static> World<'_, M> {
         let Some(client) = self.clients.get(number) else { return };
         self.tally += Tally { client_crashes: 1, ..Tally::default() };
         let incarnation = client.incarnation.saturating_add(1);
-        let restored = client.saved.as_ref().and_then(|(bytes, _)| {
-            ClientSession::restore(bytes, client_config(), Duration::from_millis(self.now)).ok()
-        });
-        let next = match restored {
-            Some(session) => {
-                self.tally += Tally { client_restores: 1, ..Tally::default() };
-                if let Some(session) = session.session() {
-                    self.owners.insert(session, (number, incarnation));
-                }
-                // What it had under way when it was saved goes on; what began since is unknown for ever.
-                let under_way: Vec<RequestId> =
-                    session.resend().filter_map(|message| request_of(&message)).collect();
-                let began = client.began.iter().filter(|(request, _)| under_way.contains(request));
-                let began = began.map(|(request, moment)| (*request, *moment)).collect();
-                let saved = client.saved.clone();
-                let delivered = saved.as_ref().map_or(0, |(_, delivered)| *delivered);
-                Client { session, delivered, saves: true, saved, began, incarnation }
+        // What was being stored may be stored or not: the client never learnt which.
+        let saved = match &client.storing {
+            Some(storing) => {
+                self.tally += Tally { crashes_while_saving: 1, ..Tally::default() };
+                if self.dice.percent(50) { Some(storing) } else { client.stored.as_ref() }
             }
-            None => self.new_client(client.saves, incarnation),
+            None => client.stored.as_ref(),
         };
+        let now = Duration::from_millis(self.now);
+        let next = saved.and_then(|saved| restored_client(client, saved, incarnation, now));
+        if let Some(session) = next.as_ref().and_then(|next| next.session.session()) {
+            self.tally += Tally { client_restores: 1, ..Tally::default() };
+            self.owners.insert(session, (number, incarnation));
+        }
+        let next = next.unwrap_or_else(|| new_client(client.saves, incarnation, now));
         if let Some(client) = self.clients.get_mut(number) {
             *client = next;
         }
         let delay = self.dice.below(500);
         self.at(delay, Event::Wake { client: number, incarnation });
-    }
-
-    pub(super) fn new_client(&self, saves: bool, incarnation: u64) -> Client {
-        let session = ClientSession::open(client_config(), self.time());
-        Client { session, delivered: 0, saves, saved: None, began: BTreeMap::new(), incarnation }
     }
 
     /// No more faults: everybody comes back, and all must be settled.
@@ -231,4 +220,25 @@ impl<M: StateMachine + 'static> World<'_, M> {
             self.at(1, Event::Nudge { client });
         }
     }
+}
+
+/// A client that comes back from saved bytes.
+fn restored_client(crashed: &Client, saved: &Saved, incarnation: u64, now: Duration) -> Option<Client> {
+    let session = ClientSession::restore(&saved.bytes, client_config(), now).ok()?;
+    // What it had under way when it was saved goes on; what began since is unknown for ever.
+    let under_way: Vec<RequestId> = session.resend().filter_map(|message| request_of(&message)).collect();
+    let began = crashed.began.iter().filter(|(request, _)| under_way.contains(request));
+    let began = began.map(|(request, moment)| (*request, *moment)).collect();
+    let (delivered, stored) = (saved.delivered, Some(saved.clone()));
+    Some(Client {
+        id: session.session(),
+        session,
+        restored: true,
+        delivered,
+        saves: true,
+        stored,
+        storing: None,
+        began,
+        incarnation,
+    })
 }

@@ -73,6 +73,10 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 }
                 Ok(())
             }
+            Event::Stored { client, incarnation } => {
+                self.stored(client, incarnation);
+                self.let_client_act(client)
+            }
             Event::Nudge { client } => self.let_client_act(client),
             Event::Commit { term } => {
                 if term == self.term {
