@@ -215,3 +215,18 @@ impl<'de, T: Collection + Deserialize<'de>> Deserialize<'de> for Shared<T> {
         T::deserialize(deserializer).map(Self::from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_empty_takes_no_memory() {
+        let mut session = Session::new(BTreeMap::new(), Timestamp(0));
+        assert!(session.capabilities.0.is_none() && session.pending.0.is_none());
+        session.send(Bytes::new(), Timestamp(0));
+        assert!(session.pending.0.is_some());
+        session.touch(Timestamp(0), ServerRequestId(1), RequestId(1));
+        assert!(session.pending.0.is_none());
+    }
+}

@@ -107,6 +107,18 @@ fn requests_are_numbered_from_1() {
 }
 
 #[test]
+fn a_request_just_taken_is_sent_without_a_look_at_the_others() {
+    let mut client = ClientSession::open(config(), ms(0));
+    client.submit(ms(0), payload("a")).unwrap();
+    assert_eq!(client.send(ms(0), RequestId(1)), None, "its session is not open");
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.submit(ms(0), payload("b")).unwrap();
+    assert_eq!(client.send(ms(0), RequestId(2)), Some(request(2, 1, 0, "b")));
+    assert_eq!(messages(&mut client, ms(0)), [request(1, 1, 0, "a")], "not sent twice");
+}
+
+#[test]
 fn lowest_pending_and_acked_go_out_as_they_are_at_each_sending() {
     let mut client = open();
     for text in ["a", "b", "c"] {
@@ -275,13 +287,16 @@ fn a_response_that_nobody_waits_for_is_ignored() {
     answer(&mut client, ms(1), 1);
     answer(&mut client, ms(2), 1);
     answer(&mut client, ms(2), 9);
+    // One is under way, to which none of the following is an answer.
+    client.submit(ms(2), payload("b")).unwrap();
+    messages(&mut client, ms(2));
     let other = SessionId(0xdead);
     client.receive(
         ms(2),
-        ServerMessage::Response { session: other, request: RequestId(1), response: response() },
+        ServerMessage::Response { session: other, request: RequestId(2), response: response() },
     );
     client.receive(ms(2), ServerMessage::Closed { session: other, reason: None });
-    let (request, error) = (RequestId(1), RequestError::SessionExpired);
+    let (request, error) = (RequestId(2), RequestError::SessionExpired);
     client.receive(ms(2), ServerMessage::RequestError { session: other, request, error });
     let request = ServerRequestId(1);
     client.receive(ms(2), ServerMessage::ServerRequest { session: other, request, payload: payload("news") });

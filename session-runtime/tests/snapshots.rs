@@ -391,6 +391,11 @@ fn values_that_cannot_be_are_refused() {
             &[1, 0, 1, 1, 2, 0, 0, 1, 0, 0, 0],
             "its pending server requests are not numbered in order",
         ),
+        (
+            session,
+            &[1, 0, 1, 2, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0],
+            "its pending server requests are not numbered in order",
+        ),
         (session, &[1, 0, 0, 0, 0, 51, 0], "its last activity lies behind the clock"),
         (
             "session/id/0000000000000000000000000000000A",

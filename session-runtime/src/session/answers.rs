@@ -228,6 +228,8 @@ mod tests {
     fn an_answer_of_any_length_comes_back_as_it_was() {
         for length in [0, 1, SMALL - 1, SMALL, SMALL + 1, 1_000] {
             let kept = Answer::new(7, &answer(length));
+            let small = matches!(kept.kept, Kept::Small { .. });
+            assert_eq!(small, length <= SMALL, "a small one needs no memory of its own");
             assert_eq!((kept.payload_hash(), kept.result()), (7, answer(length)));
             assert_eq!(kept.bytes(), 32 + length as u64);
         }

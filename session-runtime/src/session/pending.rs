@@ -182,6 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn what_was_acknowledged_takes_no_memory() {
+        for at_once in [1, 200] {
+            let mut pending: Pending = (1..=1_000).map(|id| request(id, id)).collect::<VecDeque<_>>().into();
+            for last in (at_once..1_000).step_by(usize::try_from(at_once).unwrap()) {
+                pending.acknowledge(ServerRequestId(last));
+                let (dropped, left) = (pending.dropped, pending.len());
+                assert!(dropped <= left.max(64), "{dropped} vacant places before {left} requests");
+            }
+            check(&pending);
+        }
+    }
+
+    #[test]
+    fn places_are_not_numbered_anew_at_every_acknowledgment() {
+        let mut pending: Pending = (1..=1_000).map(|id| request(id, id)).collect::<VecDeque<_>>().into();
+        pending.acknowledge(ServerRequestId(10));
+        assert_eq!(pending.dropped, 10);
+    }
+
+    #[test]
     fn a_moment_in_the_future_sends_each_once() {
         let mut pending: Pending = (1..=40).map(|id| request(id, id)).collect::<VecDeque<_>>().into();
         check(&pending);
