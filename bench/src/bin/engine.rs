@@ -1,6 +1,9 @@
 //! What sessions cost on the engine, as ratios to bare openraft on the same store in the same run.
 //!
 //! `cargo run --release -p session-bench --bin engine`
+//!
+//! `engine profile memory 1 256 1000000` (or `disk`) does nothing but so many calls by 256 callers with 1 client, or
+//! with 0 those of bare openraft, for a profiler to look at.
 
 use bytes::Bytes;
 use openraft::storage::{RaftLogStorageExt, RaftStateMachine, Snapshot};
@@ -140,18 +143,20 @@ async fn bare(store: Store<Bare>) -> Raft<Bare> {
     raft
 }
 
-/// Calls a second, with so many callers at once that make so many calls in all.
-async fn throughput<C, F>(callers: u32, calls: u32, call: C) -> f64
+/// Calls a second, with so many calls made in all, by one caller for each of `calls` at once.
+async fn throughput<C, F>(callers: Vec<C>, calls: u32) -> f64
 where
-    C: Fn() -> F + Clone + Send + 'static,
+    C: Fn() -> F + Send + 'static,
     F: Future<Output = ()> + Send,
 {
+    let each = calls / u32::try_from(callers.len()).expect("a few callers");
+    let made = each * u32::try_from(callers.len()).expect("a few callers");
     let started = Instant::now();
-    let tasks: Vec<_> = (0..callers)
-        .map(|_| {
-            let call = call.clone();
+    let tasks: Vec<_> = callers
+        .into_iter()
+        .map(|call| {
             tokio::spawn(async move {
-                for _ in 0..calls / callers {
+                for _ in 0..each {
                     call().await;
                 }
             })
@@ -160,7 +165,50 @@ where
     for task in tasks {
         task.await.expect("a caller");
     }
-    f64::from(calls / callers * callers) / started.elapsed().as_secs_f64()
+    f64::from(made) / started.elapsed().as_secs_f64()
+}
+
+/// Calls a second of bare openraft.
+async fn of_bare(dir: Option<&Path>, callers: usize, calls: u32) -> f64 {
+    let store = dir.map_or_else(Store::in_memory, |dir| Store::open(dir.join("bare")).expect("a store"));
+    let raft = bare(store).await;
+    let call = || {
+        let raft = raft.clone();
+        move || {
+            let raft = raft.clone();
+            async move {
+                let payload = CounterCommand::Add { amount: 1 }.encode();
+                let response = raft.client_write(Raw(payload)).await.expect("a response");
+                let _: u64 = codec::decode(&response.data.0).expect("a number");
+            }
+        }
+    };
+    let rate = throughput((0..callers).map(|_| call()).collect(), calls).await;
+    raft.shutdown().await.ok();
+    rate
+}
+
+/// Calls a second of ours, by callers with a client each or with one for all.
+async fn of_ours(dir: Option<&Path>, clients: usize, callers: usize, calls: u32) -> f64 {
+    let dir = dir.map(|dir| dir.join(format!("ours-{clients}")));
+    let config = Config { snapshot_every: u64::MAX, dir, ..Config::in_memory() };
+    let node = Node::<Counter>::open_with(config).await.expect("a node");
+    let mut open = Vec::new();
+    for _ in 0..clients {
+        open.push(Arc::new(node.client().await.expect("a client")));
+    }
+    let call = |caller: usize| {
+        let client = Arc::clone(&open[caller % clients]);
+        move || {
+            let client = Arc::clone(&client);
+            async move {
+                CounterClient::new(&*client).add(1).await.expect("a response");
+            }
+        }
+    };
+    let rate = throughput((0..callers).map(call).collect(), calls).await;
+    node.shutdown().await;
+    rate
 }
 
 /// Seconds for each append of an entry of `bytes` bytes to the store alone, synced.
@@ -195,48 +243,48 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 const ROUNDS: u32 = 7;
 
-async fn compare(name: &str, dir: Option<&Path>, callers: u32, calls: u32) -> f64 {
-    let (mut ratios, mut bares, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+/// Prints both with so many callers; returns our rate with a client for each caller.
+async fn compare(name: &str, dir: Option<&Path>, callers: usize, calls: u32) -> f64 {
+    let (mut bare, mut each, mut one) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let below = |who: &str| dir.map(|dir| dir.join(format!("{name}-{callers}-{round}-{who}")));
-        let store = below("bare").map_or_else(Store::in_memory, |dir| Store::open(dir).expect("a store"));
-        let raft = bare(store).await;
-        let payload = CounterCommand::Add { amount: 1 }.encode();
-        let writer = raft.clone();
-        let bare = throughput(callers, calls, move || {
-            let (raft, payload) = (writer.clone(), payload.clone());
-            async move {
-                let response = raft.client_write(Raw(payload)).await.expect("a response");
-                let _: u64 = codec::decode(&response.data.0).expect("a number");
-            }
-        })
-        .await;
-        raft.shutdown().await.ok();
-
-        let config = Config { snapshot_every: u64::MAX, dir: below("ours"), ..Config::in_memory() };
-        let node = Node::<Counter>::open_with(config).await.expect("a node");
-        let client = Arc::new(node.client().await.expect("a client"));
-        let our = throughput(callers, calls, move || {
-            let client = Arc::clone(&client);
-            async move {
-                CounterClient::new(&*client).add(1).await.expect("a response");
-            }
-        })
-        .await;
-        node.shutdown().await;
-        ratios.push(our / bare);
-        bares.push(bare);
-        ours.push(our);
+        let dir = dir.map(|dir| dir.join(format!("{callers}-{round}")));
+        bare.push(of_bare(dir.as_deref(), callers, calls).await);
+        each.push(of_ours(dir.as_deref(), callers, callers, calls).await);
+        if callers > 1 {
+            one.push(of_ours(dir.as_deref(), 1, callers, calls).await);
+        }
     }
-    let (ratio, bare, our) = (median(ratios), median(bares), median(ours));
-    println!("{name:<8} {callers:>7} {bare:>14.0} {our:>14.0} {ratio:>8.2}");
-    our
+    let ratio = |ours: &[f64]| median(ours.iter().zip(&bare).map(|(ours, bare)| ours / bare).collect());
+    for (who, ours) in [("a client each", &each), ("one client", &one)] {
+        if !ours.is_empty() {
+            let (theirs, our) = (median(bare.clone()), median(ours.clone()));
+            println!("{name:<8} {callers:>7} {who:<14} {theirs:>12.0} {our:>12.0} {:>8.2}", ratio(ours));
+        }
+    }
+    median(each)
 }
 
 #[tokio::main]
 async fn main() {
     let dir = tempfile::tempdir().expect("a directory");
-    println!("{:<8} {:>7} {:>14} {:>14} {:>8}", "store", "callers", "bare calls/s", "ours calls/s", "ratio");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [profile, store, clients, callers, calls] = &arguments[..]
+        && profile == "profile"
+    {
+        let dir = (store == "disk").then_some(dir.path());
+        let number = |word: &str| word.parse::<u32>().expect("a number");
+        let (clients, callers) = (number(clients) as usize, number(callers) as usize);
+        let rate = match clients {
+            0 => of_bare(dir, callers, number(calls)).await,
+            _ => of_ours(dir, clients, callers, number(calls)).await,
+        };
+        println!("{rate:.0} calls/s");
+        return;
+    }
+    println!(
+        "{:<8} {:>7} {:<14} {:>12} {:>12} {:>8}",
+        "store", "callers", "", "bare calls/s", "ours", "ratio"
+    );
     for (callers, calls) in [(1, 20_000), (64, 60_000), (256, 60_000)] {
         compare("memory", None, callers, calls).await;
     }
