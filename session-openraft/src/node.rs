@@ -6,7 +6,7 @@ use crate::error::{NodeError, OpenError, Stopped};
 use crate::half::Half;
 use crate::keeper;
 use crate::network::Alone;
-use crate::replica::{Position, Replica};
+use crate::replica::{Position, Replica, SnapshotState};
 use crate::service::{Service, random};
 use crate::store::{Disk, Store};
 use crate::types::{Applied, TypeConfig};
@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// The one voter.
 const ME: u64 = 1;
+
+/// How soon a snapshot is asked for once more.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A replicated machine in this process, with a durable log: one voter, which leads.
 ///
@@ -175,22 +178,30 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
         self.service.write(RaftAction::Configure { limits, seed: None }).await.map(|_| ())
     }
 
-    /// Takes a snapshot now, and returns the last entry it covers.
+    /// Takes a snapshot that covers all that is applied now, and returns the last entry it covers.
     pub async fn snapshot(&self) -> Result<u64, NodeError> {
         let mut snapshots = self.service.snapshots.subscribe();
-        let before = snapshots.borrow_and_update().tried;
         let mut stopped = self.service.watch_stopped();
-        let asked = self.service.raft()?.trigger().snapshot().await;
-        if asked.is_err() {
-            return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
-        }
-        tokio::select! {
-            state = snapshots.wait_for(|state| state.tried != before) => match state {
-                Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
-                Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
-            },
-            _ = stopped.wait_for(Option::is_some) => {
-                Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)))
+        let applied = self.service.machine().last_applied();
+        let before = snapshots.borrow_and_update().tried;
+        let covers = |state: &SnapshotState| {
+            state.tried != before && (state.problem.is_some() || state.index >= applied)
+        };
+        loop {
+            // openraft takes one at a time, and does not hear this while it is at one that began before.
+            let asked = self.service.raft()?.trigger().snapshot().await;
+            if asked.is_err() {
+                return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
+            }
+            tokio::select! {
+                state = snapshots.wait_for(covers) => return match state {
+                    Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
+                    Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
+                },
+                _ = stopped.wait_for(Option::is_some) => {
+                    return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
+                }
+                () = tokio::time::sleep(ASK_AGAIN) => {}
             }
         }
     }

@@ -6,7 +6,7 @@ use session_openraft::{Config, Node, NodeError, OpenError, Stopped};
 use session_runtime::client::{ClientConfig, ClientError, Execution};
 use session_runtime::{Limits, RefuseReason, RequestError, SessionId};
 use std::time::Duration;
-use support::{Bank, BankClient, BankCommand, Notice, Other, Refused, dir};
+use support::{Bank, BankClient, BankCommand, Notice, Other, Refused, Slow, SlowClient, dir};
 
 #[tokio::test]
 async fn commands_and_queries_are_answered() {
@@ -67,6 +67,27 @@ async fn a_snapshot_takes_the_place_of_the_log() {
     assert!(node.status().snapshot >= index);
     let bank = BankClient::new(node.client().await.unwrap());
     assert_eq!(bank.balance(account).await.unwrap(), Some(201));
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_asked_for_covers_what_was_applied_although_an_older_one_is_being_written() {
+    let dir = dir();
+    let node = Node::<Slow>::open(dir.path()).await.unwrap();
+    let slow = SlowClient::new(node.client().await.unwrap());
+    for _ in 0..5 {
+        let before = node.status().last_applied;
+        let (older, newer) = tokio::join!(node.snapshot(), async {
+            // The older one is captured by now, and takes its time to be written.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            slow.count().await.unwrap();
+            let applied = node.status().last_applied;
+            (applied, node.snapshot().await.unwrap())
+        });
+        let (applied, newer) = newer;
+        assert!(older.unwrap() >= before);
+        assert!(newer >= applied, "{newer}, though {applied} was applied before it was asked for");
+    }
     node.shutdown().await;
 }
 

@@ -124,3 +124,33 @@ impl Other {
 pub fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
+
+#[state_machine]
+pub enum SlowCommand {
+    Count,
+}
+
+/// A machine whose snapshots take their time, after the pause.
+#[derive(Default, State)]
+pub struct Slow {
+    #[state(shared)]
+    counted: Slowly,
+}
+
+#[state_machine(command = SlowCommand)]
+impl Slow {
+    fn count(&mut self) -> u64 {
+        self.counted.0 = self.counted.0.saturating_add(1);
+        self.counted.0
+    }
+}
+
+#[derive(Clone, Default, Deserialize, Deterministic)]
+pub struct Slowly(u64);
+
+impl Serialize for Slowly {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        serializer.serialize_newtype_struct("Slowly", &self.0)
+    }
+}
