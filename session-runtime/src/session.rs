@@ -6,7 +6,7 @@ mod pending;
 pub(crate) use answers::Answer;
 
 use crate::{
-    action::PendingRequest,
+    action::{PendingRequest, RequestError, Response},
     identity::{RequestId, ServerRequestId, Timestamp},
 };
 use answers::Answers;
@@ -85,9 +85,14 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn record(&mut self, request: RequestId, answer: Answer) {
+    pub(crate) fn record(
+        &mut self,
+        request: RequestId,
+        payload_hash: u64,
+        result: &Result<Response, RequestError>,
+    ) {
         debug_assert!(request >= self.watermark, "an answer nobody can ask for");
-        self.answers.insert(request, answer);
+        self.answers.record(request, payload_hash, result);
     }
 
     /// A sign of life: the client is active, has received what it acknowledges, and needs no answer below

@@ -290,12 +290,12 @@ impl<M: StateMachine> SessionStateMachine<M> {
     ) -> Result<(), Halted> {
         let payload_hash = codec::payload_hash(payload);
         if let Some(known) = self.known_answer(place, request, payload_hash) {
-            out.push(answer_to(id, request, known));
+            out.push(answer_to(id, request, known.and_then(Answer::result)));
             return Ok(());
         }
         let cx = Context::new(turn).among(&mut self.sessions).of(id);
         let result = self.core.execute(cx, payload, false)?;
-        self.sessions.record(place, request, Answer::new(payload_hash, &result));
+        self.sessions.record(place, request, payload_hash, &result);
         out.push(answer_to(id, request, result));
         out.append(&mut turn.sent);
         Ok(())
@@ -307,7 +307,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         place: Place,
         request: RequestId,
         payload_hash: u64,
-    ) -> Option<Result<Response, RequestError>> {
+    ) -> Option<Result<&Answer, RequestError>> {
         let Some(session) = self.sessions.at(place) else {
             return Some(Err(RequestError::SessionExpired));
         };
@@ -316,7 +316,7 @@ impl<M: StateMachine> SessionStateMachine<M> {
         }
         if let Some(answer) = session.answer(request) {
             let same = answer.payload_hash() == payload_hash;
-            return Some(if same { answer.result() } else { Err(RequestError::RequestMismatch) });
+            return Some(if same { Ok(answer) } else { Err(RequestError::RequestMismatch) });
         }
         let max = self.sessions.limits().max_cached_bytes;
         let full = max.is_some_and(|max| session.cached_bytes() >= max) && request > session.watermark();
@@ -376,6 +376,7 @@ fn may_be_drawn_for(session: SessionId, index: u64) -> bool {
     index.checked_sub(session.position()).is_some_and(|age| age > 0 && age <= MAX_AGE)
 }
 
+#[inline]
 fn answer_to(session: SessionId, request: RequestId, result: Result<Response, RequestError>) -> ServerAction {
     match result {
         Ok(response) => ServerAction::SendResponse { session, request, response },

@@ -17,11 +17,11 @@ pub(crate) use minima::{Key, Minima};
 pub(crate) use slots::Place;
 
 use crate::{
-    action::CloseReason,
+    action::{CloseReason, RequestError, Response},
     error::SnapshotError,
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
-    session::{Answer, Session},
+    session::Session,
     snapshot::{Part, Unread, decode_value, encode_value},
 };
 use bytes::Bytes;
@@ -215,9 +215,15 @@ impl Sessions {
 
     /// Keeps the answer to a request of the session at a place.
     #[inline]
-    pub(crate) fn record(&mut self, place: Place, request: RequestId, answer: Answer) {
+    pub(crate) fn record(
+        &mut self,
+        place: Place,
+        request: RequestId,
+        payload_hash: u64,
+        result: &Result<Response, RequestError>,
+    ) {
         if let Some(open) = self.open.get_mut(place) {
-            open.session.record(request, answer);
+            open.session.record(request, payload_hash, result);
         }
     }
 

@@ -24,6 +24,12 @@ struct Bounded {
 }
 
 impl Bounded {
+    #[inline]
+    fn behind(start: Vec<u8>, maxima: Maxima) -> Self {
+        Self { small: [0; SMALL], large: start, written: 0, max: maxima.bytes }
+    }
+
+    #[inline]
     fn content(&self) -> &[u8] {
         if self.large.is_empty() { self.small.get(..self.written).unwrap_or_default() } else { &self.large }
     }
@@ -57,28 +63,31 @@ pub(super) fn to_vec<T: Serialize + ?Sized>(
     maxima: Maxima,
     start: Vec<u8>,
 ) -> Result<Vec<u8>, EncodeError> {
-    let out = encoded(value, maxima, start)?;
+    let mut out = Bounded::behind(start, maxima);
+    encode(value, maxima, &mut out)?;
     Ok(if out.large.is_empty() { out.content().to_vec() } else { out.large })
 }
 
 /// Encodes `value`.
 pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T, maxima: Maxima) -> Result<Bytes, EncodeError> {
-    let out = encoded(value, maxima, Vec::new())?;
+    let mut out = Bounded::behind(Vec::new(), maxima);
+    encode(value, maxima, &mut out)?;
     Ok(if out.large.is_empty() { Bytes::copy_from_slice(out.content()) } else { out.large.into() })
 }
 
-fn encoded<T: Serialize + ?Sized>(value: &T, maxima: Maxima, start: Vec<u8>) -> Result<Bounded, EncodeError> {
-    let mut out = Bounded { small: [0; SMALL], large: start, written: 0, max: maxima.bytes };
+/// Into a buffer that stays where it is: moving what was just written makes the processor wait for it.
+#[inline]
+fn encode<T: Serialize + ?Sized>(value: &T, maxima: Maxima, out: &mut Bounded) -> Result<(), EncodeError> {
     let mut budget = Budget { elements: 0, maxima };
     value.serialize(Serializer {
-        encoder: &mut EncoderImpl::new(&mut out, standard()),
+        encoder: &mut EncoderImpl::new(&mut *out, standard()),
         budget: &mut budget,
         depth: maxima.depth,
     })?;
     if budget.elements > out.written.saturating_add(MAX_EMPTY_ELEMENTS) {
         return Err(EncodeError::TooManyElements);
     }
-    Ok(out)
+    Ok(())
 }
 
 /// What the whole value has used up so far.

@@ -51,11 +51,34 @@ impl From<Saved> for Answer {
 impl Answer {
     #[inline]
     pub(crate) fn new(payload_hash: u64, result: &Result<Response, RequestError>) -> Self {
+        let mut answer = Self::unwritten(payload_hash, result);
+        answer.write(result);
+        answer
+    }
+
+    /// The answer but for the bytes of a small response.
+    #[inline]
+    fn unwritten(payload_hash: u64, result: &Result<Response, RequestError>) -> Self {
         let kept = match result {
-            Ok(response) => Kept::small(response).unwrap_or_else(|| Kept::Large(response.clone())),
+            Ok(response) => match u8::try_from(response.payload.len()) {
+                Ok(length) if usize::from(length) <= SMALL => {
+                    Kept::Small { status: response.status, length, bytes: [0; SMALL] }
+                }
+                _ => Kept::Large(response.clone()),
+            },
             Err(error) => Kept::Error(*error),
         };
         Self { payload_hash, kept }
+    }
+
+    /// Writes the bytes of a small response.
+    #[inline]
+    fn write(&mut self, result: &Result<Response, RequestError>) {
+        if let (Kept::Small { bytes, .. }, Ok(Response { payload, .. })) = (&mut self.kept, result)
+            && let Some(room) = bytes.get_mut(..payload.len())
+        {
+            room.copy_from_slice(payload);
+        }
     }
 
     #[inline]
@@ -83,15 +106,6 @@ impl Answer {
             Kept::Error(_) => 0,
         };
         payload.saturating_add(RECORD_BYTES)
-    }
-}
-
-impl Kept {
-    fn small(response: &Response) -> Option<Self> {
-        let mut bytes = [0; SMALL];
-        bytes.get_mut(..response.payload.len())?.copy_from_slice(&response.payload);
-        let length = u8::try_from(response.payload.len()).ok()?;
-        Some(Self::Small { status: response.status, length, bytes })
     }
 }
 
@@ -148,8 +162,27 @@ impl Answers {
         }
     }
 
-    /// Keeps the answer to a request that has none.
-    pub(super) fn insert(&mut self, request: RequestId, answer: Answer) {
+    /// Keeps the answer to a request that has none. An only one is written where it is kept: moving what was just
+    /// written makes the processor wait for it.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        request: RequestId,
+        payload_hash: u64,
+        result: &Result<Response, RequestError>,
+    ) {
+        match self {
+            Self::None => {
+                *self = Self::One(request, Answer::unwritten(payload_hash, result));
+                if let Self::One(_, answer) = self {
+                    answer.write(result);
+                }
+            }
+            some => some.insert(request, Answer::new(payload_hash, result)),
+        }
+    }
+
+    fn insert(&mut self, request: RequestId, answer: Answer) {
         debug_assert!(self.get(request).is_none(), "a request was answered twice");
         match std::mem::take(self) {
             Self::None => *self = Self::One(request, answer),

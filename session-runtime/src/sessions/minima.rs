@@ -131,13 +131,18 @@ impl<K: Key> Minima<K> {
     /// The lowest key of a group, from what is kept for the level below.
     fn find_lowest(&self, level: usize, group: usize, key_at: &impl Fn(usize) -> K) -> Lowest<K> {
         let first = group.saturating_mul(GROUP);
-        let places = first..first.saturating_add(GROUP);
         let of = |place: usize| match level.checked_sub(1) {
             Some(below) => self.lowest_key(below, place),
             None => key_at(place),
         };
-        let lowest = places.map(|place| (of(place), member_of(place))).min_by_key(|(key, _)| *key);
-        lowest.map_or(Lowest { key: K::NONE, member: 0 }, |(key, member)| Lowest { key, member })
+        let mut lowest = Lowest { key: of(first), member: 0 };
+        for place in first.saturating_add(1)..first.saturating_add(GROUP) {
+            let key = of(place);
+            if key < lowest.key {
+                lowest = Lowest { key, member: member_of(place) };
+            }
+        }
+        lowest
     }
 
     /// The first of some places whose key is below a limit.
