@@ -85,8 +85,9 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     /// [`Node::resume`](crate::Node::resume) goes on with the bytes stored last, and
     /// [`recovered`](Self::recovered) tells what became of the command that was under way.
     ///
-    /// The client waits while `store` runs: keep it short. What it must do is to put the bytes where a crash leaves
-    /// either these or the ones before; if it fails, the command is not sent.
+    /// The client's commands wait while `store` runs: keep it short. What it must do is to put the bytes where a crash
+    /// leaves either these or the ones before. If it fails, the command is not sent, and ends with
+    /// [`ClientError::Storage`]: should the bytes have been stored all the same, a client resumed from them sends it.
     pub fn saving<F>(&self, store: F) -> Saving<'_, M, F>
     where
         F: Fn(&[u8]) -> io::Result<()> + Send + Sync,
@@ -129,10 +130,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
             // A number that never went out is neither answered nor in the log: the gate need not be asked.
             let key = SessionKey::new(session, request, &payload);
             let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-            let written = match self.service.propose(action, Some(key)).await {
-                Ok(written) => self.service.outcome(Some(key), written.await).map(|_| ()),
-                Err(error) => Err(error),
-            };
+            let written = self.service.append_request(&self.half, key, action).await;
             match written {
                 Ok(()) => {}
                 Err(NodeError::NotLeader { .. }) => self.half.timers.notify_one(),
@@ -168,7 +166,7 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for NodeClient<M> {
         if !self.half.is_saved() {
             self.half.close(self.service.clock.elapsed());
         } else if let Some(session) = self.half.session() {
-            self.service.forget(session);
+            self.service.disconnect(session, &self.half);
             self.half.fail(&crate::error::Stopped::Shutdown);
         }
     }
@@ -197,6 +195,7 @@ impl<M: StateMachine + Send + Sync + 'static> Call for Stale<'_, M> {
     }
 
     async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
+        self.0.half.reject_unless_running()?;
         self.0.read(&payload)
     }
 }

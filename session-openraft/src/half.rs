@@ -15,13 +15,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// How many server requests wait here for an application that does not take them. One more is not received: it
-/// stays with the machine, which sends it again.
+/// stays with the machine, which sends it again. What waits here is not in the bytes of a saved client.
 const MAX_UNREAD: usize = 1_024;
 
 pub(crate) type Answered = Result<Response, ClientError>;
 
 pub(crate) struct Half {
     state: Mutex<State>,
+    /// Held by whoever stores the client's bytes, so that the last ones stored are the last ones saved. The state is
+    /// not locked meanwhile: entries are applied while a client is stored.
+    storing: tokio::sync::Mutex<()>,
     /// Wakes the task that keeps the timers.
     pub(crate) timers: Notify,
     /// Something changed that a waiting caller may want to know.
@@ -35,8 +38,6 @@ struct State {
     waiting: WaitingList,
     /// Callers that wait for `changed`.
     watchers: u32,
-    unread: VecDeque<(ServerRequestId, Bytes)>,
-    recovered: VecDeque<(RequestId, Answered)>,
     refused: Option<RefuseReason>,
     /// The node knows this client: it does once it created the session, or was told to go on with it.
     known: bool,
@@ -69,6 +70,10 @@ impl WaitingList {
         self.0.remove(place).map(|(_, waiting)| waiting)
     }
 
+    fn contains(&self, request: RequestId) -> bool {
+        self.0.binary_search_by_key(&request, |(request, _)| *request).is_ok()
+    }
+
     fn requests(&self) -> Vec<RequestId> {
         self.0.iter().map(|(request, _)| *request).collect()
     }
@@ -88,7 +93,7 @@ impl Half {
     /// A half that goes on with the session of saved bytes.
     pub(crate) fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, ClientError> {
         let session = ClientSession::restore(bytes, config, now)
-            .map_err(|error| ClientError::NotSent(format!("these bytes are no saved client: {error}")))?;
+            .map_err(|error| ClientError::Storage(format!("they are not a saved client's: {error}")))?;
         Ok(Self::new(session, true))
     }
 
@@ -98,14 +103,17 @@ impl Half {
             attempt: 0,
             waiting: WaitingList::default(),
             watchers: 0,
-            unread: VecDeque::new(),
-            recovered: VecDeque::new(),
             refused: None,
             known: !saved,
             end: None,
             saved,
         };
-        Self { state: Mutex::new(state), timers: Notify::new(), changed: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            storing: tokio::sync::Mutex::default(),
+            timers: Notify::new(),
+            changed: Notify::new(),
+        }
     }
 
     pub(crate) fn session(&self) -> Option<SessionId> {
@@ -136,7 +144,8 @@ impl Half {
     pub(crate) async fn opened(&self) -> Result<SessionId, ClientError> {
         self.until(|state| {
             if let Some(end) = &state.end {
-                return Some(Err(end.not_sent()));
+                // Of one that was restored, something may have been under way.
+                return Some(Err(if state.saved { end.under_way() } else { end.not_sent() }));
             }
             if let Some(reason @ RefuseReason::Full) = state.refused {
                 return Some(Err(ClientError::Refused(reason)));
@@ -174,29 +183,44 @@ impl Half {
         payload: &Bytes,
         store: impl Fn(&[u8]) -> std::io::Result<()>,
     ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
-        self.until(|state| {
-            let request = match state.submit(now(), payload) {
-                Ok(request) => request,
-                Err(SubmitError::WindowFull) => return None,
-                Err(SubmitError::SaveFirst) => {
-                    // Numbers are free once bytes that reserve them are stored.
-                    if let Err(error) = state.save_with(now(), &store) {
-                        return Some(Err(error));
-                    }
-                    match state.submit(now(), payload) {
-                        Ok(request) => request,
-                        Err(error) => return Some(Err(state.not_taken(error))),
-                    }
-                }
-                Err(error) => return Some(Err(state.not_taken(error))),
-            };
-            if let Err(error) = state.save_with(now(), &store) {
-                // It never went out, so it never runs.
-                state.session.abandon(request);
-                state.waiting.remove(request);
-                return Some(Err(error));
+        let _storing = self.storing.lock().await;
+        let (request, bytes) = match self.take_saved(&now, payload).await {
+            Err(SubmitError::SaveFirst) => {
+                // Numbers are free once bytes that reserve them are stored.
+                let bytes = lock(&self.state).bytes_to_store()?;
+                store(&bytes).map_err(|error| ClientError::NotSent(not_stored(&error)))?;
+                self.saved(now());
+                self.take_saved(&now, payload).await
             }
-            Some(Ok((request, state.session.send(now(), request))))
+            taken => taken,
+        }
+        .map_err(|error| lock(&self.state).not_taken(error))?;
+        let stored = bytes.and_then(|bytes| {
+            store(&bytes).map_err(|error| {
+                ClientError::Storage(format!("{}, so the command was not sent", not_stored(&error)))
+            })
+        });
+        if let Err(error) = stored {
+            self.abandon(request);
+            return Err(error);
+        }
+        self.saved(now());
+        Ok((request, lock(&self.state).session.send(now(), request)))
+    }
+
+    /// Takes a command that is not to be sent before the bytes given with it are stored.
+    async fn take_saved(
+        &self,
+        now: impl Fn() -> Duration,
+        payload: &Bytes,
+    ) -> Result<(RequestId, Result<Bytes, ClientError>), SubmitError> {
+        self.until(|state| match state.submit(now(), payload) {
+            Ok(request) => {
+                state.session.hold(request);
+                Some(Ok((request, state.bytes_to_store())))
+            }
+            Err(SubmitError::WindowFull) => None,
+            Err(error) => Some(Err(error)),
         })
         .await
     }
@@ -257,7 +281,7 @@ impl Half {
         let answer = matches!(message, ServerMessage::Response { .. });
         let watched = {
             let mut state = lock(&self.state);
-            if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread.len() >= MAX_UNREAD {
+            if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
                 return;
             }
             state.known |= matches!(message, ServerMessage::Continued { .. });
@@ -287,18 +311,24 @@ impl Half {
 
     /// The next request of the machine. `None` once the session is over and all were taken.
     pub(crate) async fn server_request(&self) -> Option<(ServerRequestId, Bytes)> {
-        self.until(|state| match state.unread.pop_front() {
-            Some(request) => Some(Some(request)),
-            None => state.end.as_ref().map(|_| None),
+        self.until(|state| match state.session.event_where(is_server_request) {
+            Some(ClientEvent::ServerRequest { request, payload }) => Some(Some((request, payload))),
+            _ => state.end.as_ref().map(|_| None),
         })
         .await
     }
 
     /// The end of a request that was under way when the client was saved.
     pub(crate) async fn recovered(&self) -> Option<(RequestId, Answered)> {
-        self.until(|state| match state.recovered.pop_front() {
-            Some(ended) => Some(Some(ended)),
-            None => (state.session.resend().next().is_none() || state.end.is_some()).then_some(None),
+        let is_end = |event: &ClientEvent| matches!(event, ClientEvent::Ended { .. });
+        self.until(|state| match state.session.event_where(is_end) {
+            Some(ClientEvent::Ended { request, result }) => {
+                Some(Some((request, result.map_err(ClientError::from))))
+            }
+            _ => {
+                let mut others = state.session.pending().filter(|request| !state.waiting.contains(*request));
+                (others.next().is_none() || state.end.is_some()).then_some(None)
+            }
         })
         .await
     }
@@ -356,36 +386,36 @@ impl State {
         }
     }
 
-    fn save_with(
-        &mut self,
-        now: Duration,
-        store: impl Fn(&[u8]) -> std::io::Result<()>,
-    ) -> Result<(), ClientError> {
-        let not_stored =
-            |problem: String| ClientError::NotSent(format!("the client was not stored: {problem}"));
-        let bytes = self.session.save(RESERVE).map_err(|error| not_stored(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| not_stored("its session is not open".to_owned()))?;
-        store(&bytes).map_err(|error| not_stored(error.to_string()))?;
-        self.session.saved(now);
-        self.saved = true;
-        Ok(())
+    fn bytes_to_store(&mut self) -> Result<Bytes, ClientError> {
+        let bytes = self.session.save(RESERVE).map_err(|error| ClientError::NotSent(not_stored(&error)))?;
+        bytes.ok_or_else(|| ClientError::NotSent(not_stored(&"its session is not open")))
     }
 
+    /// Takes note of what happened; what is for the application to take stays until it takes it.
     fn note_events(&mut self) {
-        while let Some(event) = self.session.event() {
+        while let Some(event) = self.session.event_where(|event| match event {
+            ClientEvent::ServerRequest { .. } => false,
+            ClientEvent::Ended { request, .. } => self.waiting.contains(*request),
+            _ => true,
+        }) {
             match event {
                 ClientEvent::Ended { request, result } => {
                     self.end_request(request, result.map_err(ClientError::from));
                 }
-                ClientEvent::ServerRequest { request, payload } => self.unread.push_back((request, payload)),
                 ClientEvent::Refused { reason } => self.refused = Some(reason),
                 ClientEvent::Opened { .. } => self.refused = None,
                 ClientEvent::Closed { reason } => {
                     self.end.get_or_insert(End::Closed(reason));
                 }
-                ClientEvent::QueryEnded { .. } | ClientEvent::Redirected { .. } => {}
+                ClientEvent::ServerRequest { .. }
+                | ClientEvent::QueryEnded { .. }
+                | ClientEvent::Redirected { .. } => {}
             }
         }
+    }
+
+    fn unread(&self) -> usize {
+        self.session.events().filter(|event| is_server_request(event)).count()
     }
 
     fn end_request(&mut self, request: RequestId, answered: Answered) {
@@ -396,12 +426,28 @@ impl State {
             Some(Waiting::Sent) => self.waiting.insert(request, Waiting::Ended(answered)),
             // The first end is the one that counts.
             Some(ended @ Waiting::Ended(_)) => self.waiting.insert(request, ended),
-            None => self.recovered.push_back((request, answered)),
+            None => {}
         }
     }
 }
 
+fn is_server_request(event: &ClientEvent) -> bool {
+    matches!(event, ClientEvent::ServerRequest { .. })
+}
+
+fn not_stored(problem: &impl ToString) -> String {
+    format!("the client was not stored: {}", problem.to_string())
+}
+
 impl End {
+    /// What a caller is told whose request may have been sent, in this life of the client or in one before.
+    fn under_way(&self) -> ClientError {
+        match self {
+            Self::Closed(_) => ClientError::SessionExpired,
+            Self::Stopped(stopped) => ClientError::Transport(stopped.to_string()),
+        }
+    }
+
     /// What a caller is told whose request was not even sent.
     fn not_sent(&self) -> ClientError {
         ClientError::NotSent(match self {

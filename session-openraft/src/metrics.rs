@@ -20,10 +20,12 @@ mod counted {
     use metrics::{counter, gauge, histogram};
     use session_runtime::{RefuseReason, RequestError, SessionKey};
 
-    pub(crate) fn sessions(count: usize) {
-        // Beyond 2^53 sessions a gauge would be off by one.
+    pub(crate) fn counts<M: StateMachine>(machine: &SessionStateMachine<M>) {
+        // Beyond 2^53 a gauge would be off by one.
         #[allow(clippy::cast_precision_loss)]
-        gauge!("session_sessions").set(count as f64);
+        let set = |name, count: usize| gauge!(name).set(count as f64);
+        set("session_sessions", machine.session_count());
+        set("session_pending", machine.pending_count());
     }
 
     pub(crate) fn duplicate_at_gate() {
@@ -47,8 +49,6 @@ mod counted {
 
     pub(crate) fn action(action: &ServerAction) {
         match action {
-            ServerAction::SessionCreated { .. } => gauge!("session_sessions").increment(1.0),
-            ServerAction::SessionClosed { .. } => gauge!("session_sessions").decrement(1.0),
             ServerAction::SessionRefused { reason, .. } => {
                 let kind = match reason {
                     RefuseReason::Full => "full",
@@ -69,7 +69,10 @@ mod counted {
                 counter!("session_refusals_total", "kind" => kind).increment(1);
             }
             ServerAction::SendServerRequest { .. } => counter!("session_server_requests_total").increment(1),
-            ServerAction::SendResponse { .. } | ServerAction::InternalResponse { .. } => {}
+            ServerAction::SessionCreated { .. }
+            | ServerAction::SessionClosed { .. }
+            | ServerAction::SendResponse { .. }
+            | ServerAction::InternalResponse { .. } => {}
         }
     }
 
@@ -88,7 +91,7 @@ mod counted {
 mod counted {
     use super::{Duration, Proposal, RaftAction, ServerAction, SessionStateMachine};
 
-    pub(crate) fn sessions(_count: usize) {}
+    pub(crate) fn counts<M>(_machine: &SessionStateMachine<M>) {}
     pub(crate) fn duplicate_at_gate() {}
     pub(crate) fn duplicate_at_apply<M>(_machine: &SessionStateMachine<M>, _action: &RaftAction) {}
     pub(crate) fn applied<M>(_proposal: &Proposal, _took: Duration) {}

@@ -73,6 +73,8 @@ pub struct Node<M: StateMachine + Send + Sync + 'static> {
     service: Arc<Service<M>>,
     /// Alive for as long as any part of the engine has the directory open.
     directory: Option<Weak<dyn Disk>>,
+    /// Where it was opened, and is stopped if it is dropped elsewhere.
+    runtime: tokio::runtime::Handle,
 }
 
 /// How a node is doing.
@@ -131,7 +133,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let (log, synced) = store.log.on_append(Arc::new(move |entry| gate.appended(entry))).for_one_voter();
         let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
         start(&service, log, replica).await.inspect_err(|_| service.stop(&Stopped::Shutdown))?;
-        Ok(Self { service, directory })
+        Ok(Self { service, directory, runtime: tokio::runtime::Handle::current() })
     }
 }
 
@@ -149,8 +151,21 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
     /// A client that goes on with the session of stored bytes: those of [`NodeClient::save`], or those that
     /// [`NodeClient::saving`] stored last. One process at a time may go on with a session.
+    ///
+    /// A session that is over cannot be resumed: [`ClientError::SessionExpired`], and what was under way in it is
+    /// unknown for ever. It waits for as long as the limits' idle timeout says. Server requests that were delivered
+    /// after the bytes were stored are delivered again.
     pub async fn resume(&self, saved: &[u8]) -> Result<NodeClient<M>, ClientError> {
-        let half = Half::restore(saved, ClientConfig::default(), self.service.clock.elapsed())?;
+        self.resume_with(saved, ClientConfig::default()).await
+    }
+
+    /// As [`resume`](Self::resume), for a client that behaves as told.
+    pub async fn resume_with(
+        &self,
+        saved: &[u8],
+        config: ClientConfig,
+    ) -> Result<NodeClient<M>, ClientError> {
+        let half = Half::restore(saved, config, self.service.clock.elapsed())?;
         NodeClient::connect(Arc::clone(&self.service), half).await
     }
 
@@ -221,7 +236,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
             build: M::SCHEMA.version,
             last_applied: machine.last_applied(),
             time: machine.time(),
-            sessions: machine.sessions().count(),
+            sessions: machine.session_count(),
             limits: machine.limits().clone(),
             term,
             leads,
@@ -256,11 +271,9 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
 impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
     fn drop(&mut self) {
-        if self.service.stopped().is_none()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
+        if self.service.stopped().is_none() {
             let service = Arc::clone(&self.service);
-            runtime.spawn(async move { shut_down(&service).await });
+            self.runtime.spawn(async move { shut_down(&service).await });
         }
     }
 }

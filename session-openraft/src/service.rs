@@ -11,11 +11,11 @@ use crate::types::{Applied, Proposal, TypeConfig};
 use openraft::error::{CheckIsLeaderError, ClientWriteError, Fatal, RaftError};
 use openraft::raft::ClientWriteResponse;
 use openraft::{Entry as LogEntry, EntryPayload, Raft};
-use session_runtime::admission::{Admission, Admit};
+use session_runtime::admission::{Admission, Admit, is_never_valid};
 use session_runtime::client::{ClientMessage, ServerMessage};
 use session_runtime::{
-    Alive, ApplyError, Entry, RaftAction, RetryDriver, ServerAction, ServerRequestId, SessionId, SessionKey,
-    SessionStateMachine, StateMachine,
+    Alive, ApplyError, Entry, RaftAction, RequestError, RetryDriver, ServerAction, ServerRequestId,
+    SessionId, SessionKey, SessionStateMachine, StateMachine,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
@@ -67,7 +67,7 @@ pub(crate) type Written = tokio::sync::oneshot::Receiver<
 
 impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     pub(crate) fn new(config: Config, machine: SessionStateMachine<M>, skips: BTreeSet<u64>) -> Self {
-        metrics::sessions(machine.sessions().count());
+        metrics::counts(&machine);
         Self {
             clock: Clock::new(),
             gate: Arc::default(),
@@ -222,6 +222,10 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     self.forget(session);
                 }
                 created?;
+                if half.is_over() {
+                    // Its caller gave up meanwhile, and nobody will ever use it.
+                    self.write(RaftAction::SessionExpired { session }).await?;
+                }
             }
             ClientMessage::Continue { session } => {
                 self.read_index().await?;
@@ -251,8 +255,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     Admit::Append => {
                         let action =
                             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-                        let written = self.propose(action, Some(key)).await?;
-                        self.outcome(Some(key), written.await)?;
+                        self.append_request(half, key, action).await?;
                     }
                 }
             }
@@ -278,6 +281,25 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
+    /// Appends a request and waits until it is applied. What no version of the machine can make valid is refused here.
+    pub(crate) async fn append_request(
+        &self,
+        half: &Half,
+        key: SessionKey,
+        action: RaftAction,
+    ) -> Result<(), NodeError> {
+        if let RaftAction::ClientRequest { session, request, payload, .. } = &action
+            && is_never_valid::<M>(payload)
+        {
+            let (session, request, error) = (*session, *request, RequestError::InvalidPayload);
+            metrics::action(&ServerAction::SendRequestError { session, request, error });
+            half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, Err(error)));
+            return Ok(());
+        }
+        let written = self.propose(action, Some(key)).await?;
+        self.outcome(Some(key), written.await).map(|_| ())
+    }
+
     fn note_alive(&self, alive: Alive) {
         if alive.acked > ServerRequestId(0) {
             lock(&self.retries).acknowledged();
@@ -299,6 +321,14 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(&session);
     }
 
+    /// As [`forget`](Self::forget), unless another client goes on with the session.
+    pub(crate) fn disconnect(&self, session: SessionId, half: &Arc<Half>) {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        if clients.get(&session).is_some_and(|known| Arc::ptr_eq(known, half)) {
+            clients.remove(&session);
+        }
+    }
+
     // Out of the log.
 
     /// Applies an entry, and tells the clients connected here what comes of it.
@@ -315,9 +345,11 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 Stopped::Entry { index, problem }
             }
         })?;
-        let started = Instant::now();
+        let started;
         {
             let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
+            // Behind the lock: waiting for somebody who looks at the machine is not the handler's time.
+            started = Instant::now();
             metrics::duplicate_at_apply(&machine, &entry.action);
             let applied = if self.skips.contains(&index) {
                 machine.skip(index, entry.time, entry.action).map(|skipped| *out = skipped)
@@ -328,6 +360,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 ApplyError::Halted(halted) => Stopped::Halted(halted),
                 error => Stopped::NeedsBuild { index, problem: error.to_string() },
             })?;
+            metrics::counts(&machine);
         }
         self.note_time(index, proposal, started);
         lock(&self.gate.admission).applied(index);

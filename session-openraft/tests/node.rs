@@ -3,8 +3,8 @@
 mod support;
 
 use session_openraft::{Config, Node, NodeError, OpenError, Stopped};
-use session_runtime::client::{ClientConfig, ClientError, Execution};
-use session_runtime::{Limits, RefuseReason, RequestError, SessionId};
+use session_runtime::client::{Call, ClientConfig, ClientError, Execution};
+use session_runtime::{Command, Limits, RefuseReason, RequestError, SessionId};
 use std::time::Duration;
 use support::{Bank, BankClient, BankCommand, Notice, Other, Refused, Slow, SlowClient, dir};
 
@@ -330,13 +330,186 @@ async fn a_stored_client_goes_on_after_a_restart() {
 #[tokio::test]
 async fn a_command_that_cannot_be_stored_is_not_sent() {
     let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
-    let client = node.client().await.unwrap();
+    let client = node.client_with(hasty()).await.unwrap();
     let bank = BankClient::new(client.saving(|_| Err(std::io::Error::other("no space"))));
-    let error = bank.open("ada".to_owned()).await.unwrap_err();
-    assert_eq!(error.execution(), Execution::Never);
-    assert!(error.to_string().contains("no space"), "{error}");
-    assert_eq!(BankClient::new(&client).audit().await.unwrap(), 0);
+    for _ in 0..3 {
+        let error = bank.open("ada".to_owned()).await.unwrap_err();
+        // Should the bytes be stored all the same, a client that is resumed from them sends it.
+        assert_eq!(error.execution(), Execution::Unknown);
+        assert!(error.to_string().contains("no space"), "{error}");
+    }
+    // Nor is it sent later, by whatever timer.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let bank = BankClient::new(client.saving(|_| Ok(())));
+    assert_eq!(bank.open("bob".to_owned()).await.unwrap(), 1, "the first account");
     node.shutdown().await;
+}
+
+/// A client that says everything soon.
+fn hasty() -> ClientConfig {
+    let soon = Duration::from_millis(20);
+    ClientConfig { ack_delay: soon, keep_alive: soon, resend_after: soon, ..ClientConfig::default() }
+}
+
+#[tokio::test]
+async fn notices_that_were_not_taken_come_again_to_a_resumed_client() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client_with(hasty()).await.unwrap();
+    let stored = std::sync::Mutex::new(Vec::new());
+    let store = |bytes: &[u8]| {
+        *stored.lock().unwrap() = bytes.to_vec();
+        Ok(())
+    };
+    let bank = BankClient::new(client.saving(store));
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    bank.watch(account).await.unwrap();
+    for _ in 0..3 {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    assert_eq!(client.server_request().await.unwrap().0.0, 1);
+    assert_eq!(bank.deposit(account, 1).await, Ok(4));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(bank);
+    drop(client);
+
+    let client = node.resume(&stored.lock().unwrap()).await.unwrap();
+    for number in 2..=4 {
+        let (request, notice) = client.server_request().await.unwrap();
+        assert_eq!(request.0, number);
+        assert_eq!(notice, Notice::BalanceChanged { account, balance: number });
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn nobody_is_told_never_about_a_session_that_expired_with_a_command_under_way() {
+    let limits = Limits { idle_timeout: Some(50), ..Limits::default() };
+    let node = Node::<Bank>::open_with(Config { limits, ..Config::in_memory() }).await.unwrap();
+    let client = node.client().await.unwrap();
+    let stored = std::sync::Mutex::new(Vec::new());
+    let store = |bytes: &[u8]| {
+        *stored.lock().unwrap() = bytes.to_vec();
+        Ok(())
+    };
+    assert_eq!(BankClient::new(client.saving(store)).open("ada".to_owned()).await, Ok(1));
+    drop(client);
+    while node.status().sessions > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Its bytes say that the command was under way, and it ran.
+    let error = node.resume(&stored.lock().unwrap()).await.map(|_| ()).unwrap_err();
+    assert_eq!((&error, error.execution()), (&ClientError::SessionExpired, Execution::Unknown));
+    let error = node.resume(b"nonsense").await.map(|_| ()).unwrap_err();
+    assert_eq!(error.execution(), Execution::Unknown, "{error}");
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_takes_the_place_of_the_one_it_was_resumed_from() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let mut client = node.client().await.unwrap();
+    for account in 1..=3 {
+        let bytes = client.save(1).unwrap();
+        client.saved();
+        // The new one is there before the old one is dropped.
+        let patient = ClientConfig { resend_after: Duration::from_hours(1), ..ClientConfig::default() };
+        client = node.resume_with(&bytes, patient).await.unwrap();
+        let bank = BankClient::new(client.saving(|_| Ok(())));
+        let opened = tokio::time::timeout(Duration::from_secs(30), bank.open("ada".to_owned()));
+        assert_eq!(opened.await.unwrap(), Ok(account));
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn others_go_on_while_a_client_is_stored() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    let watcher = std::sync::Arc::new(node.client().await.unwrap());
+    BankClient::new(&*watcher).watch(account).await.unwrap();
+    let (storing, begun) = tokio::sync::oneshot::channel();
+    let (done, go_on) = std::sync::mpsc::channel::<()>();
+    let (storing, go_on) = (std::sync::Mutex::new(Some(storing)), std::sync::Mutex::new(go_on));
+    let saving = tokio::spawn({
+        let watcher = std::sync::Arc::clone(&watcher);
+        async move {
+            let slow = watcher.saving(move |_| {
+                if let Some(storing) = storing.lock().unwrap().take() {
+                    storing.send(()).unwrap();
+                    go_on.lock().unwrap().recv().unwrap();
+                }
+                Ok(())
+            });
+            BankClient::new(slow).audit().await
+        }
+    });
+    begun.await.unwrap();
+    // These tell the client that is being stored what happened.
+    for balance in 1..=10 {
+        let deposit = tokio::time::timeout(Duration::from_secs(30), bank.deposit(account, 1));
+        assert_eq!(deposit.await.unwrap(), Ok(balance));
+    }
+    done.send(()).unwrap();
+    assert_eq!(saving.await.unwrap(), Ok(10));
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_can_never_be_valid_takes_no_place_in_the_log() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = node.client_with(hasty()).await.unwrap();
+    let before = node.status().last_applied;
+    for payload in [BankCommand::Close { account: 1 }.encode(), vec![0; 40 << 20].into(), vec![4, 4].into()] {
+        let error = client.command(payload).await.unwrap_err();
+        assert_eq!(error, ClientError::InvalidPayload);
+    }
+    assert_eq!(node.status().last_applied, before);
+    // What an upgrade may make valid is in the log, where the refusal is kept.
+    let bonus = client.command(BankCommand::Bonus { account: 1 }.encode()).await;
+    assert_eq!(bonus, Err(ClientError::InvalidPayload));
+    assert_eq!(node.status().last_applied, before + 1);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_given_up_while_it_opens_leaves_no_session() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    // Given up at any moment: before it is asked for, in the log, applied.
+    for polls in 0..100 {
+        let mut opening = Box::pin(node.client());
+        for _ in 0..polls {
+            let opened = std::future::poll_fn(|cx| std::task::Poll::Ready(opening.as_mut().poll(cx)));
+            if opened.await.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let gone = async {
+        while node.status().sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("each of them is closed");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_can_be_dropped_anywhere() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    std::thread::spawn(move || drop(node)).join().unwrap();
+    let again = async {
+        loop {
+            match Node::<Bank>::open(dir.path()).await {
+                Err(OpenError::Store(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+                opened => return opened,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap().unwrap().shutdown().await;
 }
 
 #[tokio::test]

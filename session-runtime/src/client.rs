@@ -147,6 +147,9 @@ pub enum ClientError<E = Never> {
     Query(String),
     /// It could not be sent at all.
     NotSent(String),
+    /// The client could not be stored, so the command was not sent; or could not be restored, so nobody knows what was
+    /// under way. A client that is restored from bytes that were stored all the same sends the command.
+    Storage(String),
     /// The connection failed with the request under way.
     Transport(String),
     /// The caller's time ran out with the request under way.
@@ -179,6 +182,7 @@ impl<E> ClientError<E> {
             | Self::ResponseEvicted
             | Self::RequestMismatch
             | Self::Busy
+            | Self::Storage(_)
             | Self::Transport(_)
             | Self::TimedOut => Execution::Unknown,
         }
@@ -201,6 +205,7 @@ impl ClientError<Never> {
             Self::Decode(error) => ClientError::Decode(error),
             Self::Query(problem) => ClientError::Query(problem),
             Self::NotSent(problem) => ClientError::NotSent(problem),
+            Self::Storage(problem) => ClientError::Storage(problem),
             Self::Transport(problem) => ClientError::Transport(problem),
             Self::TimedOut => ClientError::TimedOut,
         }
@@ -235,6 +240,7 @@ impl<E: fmt::Debug> fmt::Display for ClientError<E> {
             Self::Decode(error) => write!(f, "the answer cannot be read by this build: {error}"),
             Self::Query(problem) => write!(f, "the query was not answered: {problem}"),
             Self::NotSent(problem) => write!(f, "the request was not sent: {problem}"),
+            Self::Storage(problem) => write!(f, "the client's stored bytes: {problem}"),
             Self::Transport(problem) => {
                 write!(f, "the connection failed with the request under way: {problem}")
             }

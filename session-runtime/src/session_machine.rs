@@ -106,6 +106,16 @@ impl<M: StateMachine> SessionStateMachine<M> {
         self.readable().into_iter().flat_map(Sessions::ids)
     }
 
+    /// How many sessions are open.
+    pub fn session_count(&self) -> usize {
+        self.readable().map_or(0, Sessions::count)
+    }
+
+    /// How many server requests no client has acknowledged.
+    pub fn pending_count(&self) -> usize {
+        self.readable().map_or(0, Sessions::pending_count)
+    }
+
     /// Whether a session is open.
     pub fn is_open(&self, session: SessionId) -> bool {
         self.readable().is_some_and(|sessions| sessions.get(session).is_some())

@@ -46,6 +46,8 @@ pub(crate) struct Sessions {
     slow: BTreeSet<Activity>,
     /// The open sessions with pending server requests, by the time at which the oldest was last sent.
     by_sent: BTreeSet<(Timestamp, SessionId)>,
+    /// How many server requests all of them have pending.
+    pending: usize,
     closed: Closed,
     limits: Limits,
 }
@@ -78,6 +80,7 @@ struct Standing {
     last_activity: Timestamp,
     oldest_sent: Option<Timestamp>,
     slow: bool,
+    pending: usize,
 }
 
 impl Standing {
@@ -86,6 +89,7 @@ impl Standing {
             last_activity: session.last_activity(),
             oldest_sent: session.oldest_sent(),
             slow: session.is_slow_consumer(),
+            pending: session.pending_count(),
         }
     }
 }
@@ -98,6 +102,14 @@ impl Sessions {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending
     }
 
     /// The open sessions, in id order.
@@ -196,6 +208,8 @@ impl Sessions {
         move_in(&mut self.slow, slow(was), slow(is));
         let sent = |standing: Option<Standing>| standing?.oldest_sent.map(|oldest| (oldest, id));
         move_in(&mut self.by_sent, sent(was), sent(is));
+        let pending = |standing: Option<Standing>| standing.map_or(0, |standing| standing.pending);
+        self.pending = self.pending.saturating_add(pending(is)).saturating_sub(pending(was));
     }
 
     /// A sign of life: the session is active, has received what it acknowledges, and needs no answer below

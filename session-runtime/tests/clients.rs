@@ -363,9 +363,100 @@ fn a_client_refused_for_want_of_room_waits_and_one_with_a_bad_id_asks_at_once() 
     client.receive(ms(1_020), ServerMessage::Created { attempt: 2, session: SessionId(1) });
     client.receive(ms(1_020), ServerMessage::Refused { attempt: 2, reason: RefuseReason::Stale });
     assert_eq!(client.session(), None, "the answer to an attempt that was given up");
-    assert_eq!(messages(&mut client, ms(1_020)), []);
+    let close = ClientMessage::Close { session: SessionId(1) };
+    assert_eq!(messages(&mut client, ms(1_020)), [close], "nobody will use that session");
     client.receive(ms(1_020), ServerMessage::Created { attempt: 4, session: SESSION });
     assert_eq!(client.session(), Some(SESSION));
+}
+
+#[test]
+fn a_session_that_was_opened_for_nobody_is_closed() {
+    let surplus = |session| ServerMessage::Created { attempt: 1, session };
+    let close = |session| ClientMessage::Close { session };
+    let mut client = open();
+    client.receive(ms(1), surplus(SESSION));
+    assert_eq!(messages(&mut client, ms(1)), [], "its own, told once more");
+    client.receive(ms(1), surplus(SessionId(7)));
+    assert_eq!(client.next_wake(), Some(ms(0)));
+    assert_eq!(messages(&mut client, ms(1)), [close(SessionId(7))]);
+    assert_eq!(client.session(), Some(SESSION));
+
+    let mut client = ClientSession::open(config(), ms(0));
+    assert_eq!(messages(&mut client, ms(0)).len(), 1);
+    client.close(ms(1));
+    client.receive(ms(2), surplus(SESSION));
+    assert_eq!(messages(&mut client, ms(2)), [close(SESSION)], "its caller gave up meanwhile");
+    assert_eq!((client.session(), client.next_wake()), (None, None));
+}
+
+#[test]
+fn a_client_introduces_itself_until_the_server_knows_it() {
+    let hello = ClientMessage::Continue { session: SESSION };
+    let mut client = open();
+    client.reconnected(ms(0));
+    client.submit(ms(0), payload("a")).unwrap();
+    assert_eq!(client.send(ms(0), RequestId(1)), None, "first of all it introduces itself");
+    assert_eq!(messages(&mut client, ms(0)), [hello.clone(), request(1, 1, 0, "a")]);
+    answer(&mut client, ms(1), 1);
+    client.submit(ms(1), payload("b")).unwrap();
+    assert_eq!(
+        client.send(ms(1), RequestId(2)),
+        Some(request(2, 2, 0, "b")),
+        "nothing waits for an answer to that"
+    );
+    answer(&mut client, ms(2), 2);
+    assert_eq!(client.next_wake(), Some(ms(1_000)));
+    assert_eq!(messages(&mut client, ms(1_000)), [hello]);
+    client.receive(ms(1_001), ServerMessage::Continued { session: SESSION });
+    assert_eq!(client.next_wake(), Some(ms(5_001)), "a sign of life, and nothing else");
+}
+
+#[test]
+fn what_resend_yields_counts_as_sent() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    assert_eq!(client.resend().collect::<Vec<_>>(), [request(1, 1, 0, "a")]);
+    assert_eq!(client.abandon(RequestId(1)), Execution::Unknown);
+    assert_eq!(client.pending().collect::<Vec<_>>(), [RequestId(1)], "it is driven to its end");
+    let mut client = ClientSession::open(config(), ms(0));
+    client.submit(ms(0), payload("a")).unwrap();
+    assert_eq!(client.resend().count(), 0, "there is no session to send it in");
+    assert_eq!(client.abandon(RequestId(1)), Execution::Never);
+}
+
+#[test]
+fn an_answer_lets_the_lowest_request_that_was_busy_go_at_once() {
+    let mut client = open();
+    for text in ["a", "b", "c"] {
+        client.submit(ms(0), payload(text)).unwrap();
+    }
+    assert_eq!(messages(&mut client, ms(0)).len(), 3);
+    for request in [2, 3] {
+        let request = RequestId(request);
+        client.receive(ms(10), ServerMessage::answer(SESSION, request, Err(RequestError::Busy)));
+    }
+    assert_eq!(messages(&mut client, ms(10)), []);
+    answer(&mut client, ms(20), 1);
+    assert_eq!(messages(&mut client, ms(20)), [request(2, 2, 0, "b")], "nothing can keep this one out");
+    answer(&mut client, ms(30), 2);
+    assert_eq!(messages(&mut client, ms(30)), [request(3, 3, 0, "c")]);
+}
+
+#[test]
+fn a_request_that_is_held_goes_when_its_caller_says_so() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.hold(RequestId(1));
+    assert_eq!((messages(&mut client, ms(0)), client.resend().count()), (vec![], 0));
+    assert_eq!(client.next_wake(), Some(ms(5_000)));
+    client.reconnected(ms(1));
+    assert_eq!(messages(&mut client, ms(1)), [ClientMessage::Continue { session: SESSION }]);
+    client.submit(ms(1), payload("b")).unwrap();
+    assert_eq!(messages(&mut client, ms(1)), [request(2, 1, 0, "b")]);
+    assert_eq!(client.send(ms(2), RequestId(1)), Some(request(1, 1, 0, "a")));
+    client.submit(ms(2), payload("c")).unwrap();
+    client.hold(RequestId(3));
+    assert_eq!(client.abandon(RequestId(3)), Execution::Never);
 }
 
 #[test]
@@ -483,6 +574,7 @@ fn what_an_error_says_about_execution_is_true() {
         (ClientError::Refused(RefuseReason::Full), Execution::Never),
         (ClientError::Encode(EncodeError::TooManyElements), Execution::Never),
         (ClientError::NotSent("no".to_owned()), Execution::Never),
+        (ClientError::Storage("no".to_owned()), Execution::Unknown),
         (ClientError::Query("no".to_owned()), Execution::Never),
     ];
     for (error, execution) in cases {
@@ -495,7 +587,7 @@ fn every_error_has_words_of_its_own() {
     use session_runtime::client::ClientError;
     use session_runtime::{DecodeError, EncodeError};
     let why = "because".to_owned();
-    let errors: [ClientError<u8>; 14] = [
+    let errors: [ClientError<u8>; 15] = [
         ClientError::Rejected(1),
         ClientError::SessionExpired,
         ClientError::ResponseEvicted,
@@ -508,6 +600,7 @@ fn every_error_has_words_of_its_own() {
         ClientError::Decode(DecodeError::Invalid(why.clone())),
         ClientError::Query(why.clone()),
         ClientError::NotSent(why.clone()),
+        ClientError::Storage(why.clone()),
         ClientError::Transport(why),
         ClientError::TimedOut,
     ];
@@ -647,6 +740,37 @@ fn an_abandoned_request_that_saved_bytes_hold_may_be_executed() {
     let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
     let hello = ClientMessage::Continue { session: SESSION };
     assert_eq!(messages(&mut restored, ms(0)), [hello], "whoever gave it up is not told after a restore");
+    assert_eq!(messages(&mut client, ms(100)), [], "and this client, which never sent it, never does");
+}
+
+#[test]
+fn what_was_not_taken_is_met_again_after_a_restore() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.submit(ms(0), payload("b")).unwrap();
+    assert_eq!(messages(&mut client, ms(0)).len(), 2);
+    push(&mut client, ms(1), 1);
+    assert_eq!(events(&mut client), [delivered(1)]);
+    push(&mut client, ms(1), 2);
+    answer(&mut client, ms(1), 2);
+    let bytes = client.save(5).unwrap().unwrap();
+    client.saved(ms(1));
+    assert_eq!(messages(&mut client, ms(100)), [ack(1)], "nobody has seen the second");
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    assert_eq!(restored.pending().collect::<Vec<_>>(), [RequestId(1), RequestId(2)]);
+    push(&mut restored, ms(1), 2);
+    answer(&mut restored, ms(1), 2);
+    assert_eq!(events(&mut restored), [delivered(2), ended(2, Ok(response()))]);
+
+    // The same of a client that takes some kinds of events and leaves others.
+    let is_end = |event: &ClientEvent| matches!(event, ClientEvent::Ended { .. });
+    assert_eq!(client.event_where(is_end), Some(ended(2, Ok(response()))));
+    assert_eq!(client.event_where(is_end), None);
+    let bytes = client.save(5).unwrap().unwrap();
+    let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
+    assert_eq!(restored.pending().collect::<Vec<_>>(), [RequestId(1)]);
+    push(&mut restored, ms(1), 2);
+    assert_eq!(events(&mut restored), [delivered(2)]);
 }
 
 #[test]
@@ -655,6 +779,7 @@ fn requests_under_way_when_saved_are_sent_again_after_a_restore() {
     client.submit(ms(0), payload("a")).unwrap();
     client.submit(ms(0), payload("b")).unwrap();
     answer(&mut client, ms(0), 1);
+    assert_eq!(events(&mut client), [ended(1, Ok(response()))]);
     let bytes = client.save(5).unwrap().unwrap();
     let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
     assert_eq!(
@@ -669,9 +794,11 @@ fn requests_under_way_when_saved_are_sent_again_after_a_restore() {
 fn a_client_that_saves_acknowledges_only_what_its_saved_bytes_hold() {
     let mut client = open();
     push(&mut client, ms(0), 1);
+    assert_eq!(events(&mut client), [delivered(1)]);
     let bytes = client.save(10).unwrap().unwrap();
     client.saved(ms(0));
     push(&mut client, ms(1), 2);
+    assert_eq!(events(&mut client), [delivered(2)]);
     assert_eq!(messages(&mut client, ms(100)), [ack(1)]);
     let mut restored = ClientSession::restore(&bytes, config(), ms(0)).unwrap();
     push(&mut restored, ms(1), 2);
@@ -788,11 +915,7 @@ struct Life {
 
 impl Life {
     fn under_way(&self, place: usize) -> Option<RequestId> {
-        let mut requests = self.client.resend().filter_map(|message| match message {
-            ClientMessage::Request { request, .. } => Some(request),
-            _ => None,
-        });
-        requests.nth(place)
+        self.client.pending().nth(place)
     }
 
     fn meet(&mut self, fate: Fate) {
@@ -815,7 +938,7 @@ impl Life {
                 }
             }
             Fate::Abandon => {
-                let last = self.client.resend().count().saturating_sub(1);
+                let last = self.client.pending().count().saturating_sub(1);
                 if let Some(request) = self.under_way(last)
                     && self.client.abandon(request) == Execution::Never
                 {

@@ -448,7 +448,7 @@ fn the_largest_payload_goes_everywhere() {
         client.receive(Duration::ZERO, ServerMessage::Created { attempt: 1, session });
         client.submit(Duration::ZERO, payload.clone()).unwrap();
         let saved = client.save(1).unwrap().unwrap();
-        let restored = ClientSession::restore(&saved, ClientConfig::default(), Duration::ZERO).unwrap();
+        let mut restored = ClientSession::restore(&saved, ClientConfig::default(), Duration::ZERO).unwrap();
         assert_eq!(restored.resend().collect::<Vec<_>>(), client.resend().collect::<Vec<_>>());
 
         apply_and_restore(&payload);

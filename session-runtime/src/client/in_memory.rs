@@ -314,7 +314,11 @@ impl<M: StateMachine> InMemoryClient<M> {
             return ClientError::Refused(reason);
         }
         let problem = lock(&self.server).broken.clone();
-        ClientError::Transport(problem.unwrap_or_else(|| "the machine does not answer".to_owned()))
+        let problem = problem.unwrap_or_else(|| "the machine does not answer".to_owned());
+        match execution {
+            Execution::Never => ClientError::NotSent(problem),
+            Execution::Once | Execution::Unknown => ClientError::Transport(problem),
+        }
     }
 }
 

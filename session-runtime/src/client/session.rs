@@ -69,15 +69,36 @@ pub struct ClientSession {
     /// When the client last said anything in its session's name.
     last_sign_of_life: Duration,
     saving: Option<Saving>,
-    events: VecDeque<ClientEvent>,
+    /// Sessions that were opened for this client and are not its own: each is closed.
+    surplus: Vec<SessionId>,
+    /// What the caller has not taken.
+    events: VecDeque<Untaken>,
+}
+
+/// An event that the caller has not taken: to the bytes of a saved client it has not happened.
+#[derive(Clone, Debug)]
+struct Untaken {
+    event: ClientEvent,
+    /// The payload of the request that ended.
+    payload: Bytes,
 }
 
 /// How far a session has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    Opening { attempt: u64, send: Timer },
-    Open { session: SessionId, hello: bool },
-    Closing { session: SessionId, send: Timer },
+    Opening {
+        attempt: u64,
+        send: Timer,
+    },
+    /// `hello` is for as long as the server may not know this connection.
+    Open {
+        session: SessionId,
+        hello: Option<Timer>,
+    },
+    Closing {
+        session: SessionId,
+        send: Timer,
+    },
     Closed,
 }
 
@@ -111,14 +132,20 @@ struct Pending {
     /// The caller gave up: the answer is for nobody, but the request must still end, or it would hold the
     /// watermark for ever.
     abandoned: bool,
-    /// It went out at least once, or saved bytes hold it, so a copy may be executed.
-    may_run: bool,
+    /// It went out at least once, so it may be executed.
+    sent: bool,
+    /// Saved bytes hold it, so a client that is restored from them sends it.
+    saved: bool,
+    /// It is not sent before the caller says so.
+    held: bool,
+    /// The session was full of answers when it came.
+    busy: bool,
     send: Timer,
 }
 
 impl Pending {
-    fn new(payload: Bytes, may_run: bool, send: Timer) -> Self {
-        Self { payload, abandoned: false, may_run, send }
+    fn new(payload: Bytes, send: Timer) -> Self {
+        Self { payload, abandoned: false, sent: false, saved: false, held: false, busy: false, send }
     }
 }
 
@@ -239,6 +266,7 @@ impl ClientSession {
             ack_at: None,
             last_sign_of_life: now,
             saving: None,
+            surplus: Vec::new(),
             events: VecDeque::new(),
         }
     }
@@ -265,18 +293,28 @@ impl ClientSession {
         }
         self.last_request = number;
         let send = Timer::now(now, &self.config);
-        self.pending.insert(RequestId(number), Pending::new(payload, false, send));
+        self.pending.insert(RequestId(number), Pending::new(payload, send));
         Ok(RequestId(number))
     }
 
-    /// The caller no longer waits for a request. One that was neither sent nor saved is dropped and never executed;
-    /// any other may still be executed, once, and its answer is discarded.
+    /// Keeps a request that was just taken from being sent before [`send`](Self::send) is called for it: the caller
+    /// has to store the client first.
+    pub fn hold(&mut self, request: RequestId) {
+        if let Some(pending) = self.pending.get_mut(&request) {
+            pending.held = true;
+        }
+    }
+
+    /// The caller no longer waits for a request. One that was sent may still be executed, once, and its answer is
+    /// discarded. One that was not is dropped: it is never executed, unless a client is restored from bytes that
+    /// hold it.
     pub fn abandon(&mut self, request: RequestId) -> Execution {
         match self.pending.get_mut(&request) {
-            Some(pending) if pending.may_run => pending.abandoned = true,
-            Some(_) => {
+            Some(pending) if pending.sent => pending.abandoned = true,
+            Some(pending) => {
+                let saved = pending.saved;
                 self.pending.remove(&request);
-                return Execution::Never;
+                return if saved { Execution::Unknown } else { Execution::Never };
             }
             None => {}
         }
@@ -290,7 +328,7 @@ impl ClientSession {
         }
         self.last_correlation = self.last_correlation.wrapping_add(1);
         let send = Timer::now(now, &self.config);
-        self.queries.insert(self.last_correlation, Pending::new(payload, false, send));
+        self.queries.insert(self.last_correlation, Pending::new(payload, send));
         Ok(self.last_correlation)
     }
 
@@ -317,7 +355,7 @@ impl ClientSession {
         let again = Timer::now(now, &self.config);
         match &mut self.stage {
             Stage::Opening { send, .. } | Stage::Closing { send, .. } => *send = again,
-            Stage::Open { hello, .. } => *hello = true,
+            Stage::Open { hello, .. } => *hello = Some(again),
             Stage::Closed => {}
         }
         for pending in self.pending.values_mut().chain(self.queries.values_mut()) {
@@ -328,19 +366,34 @@ impl ClientSession {
         }
     }
 
-    /// All requests without an answer, in order, as they would be sent now.
-    pub fn resend(&self) -> impl Iterator<Item = ClientMessage> {
+    /// The requests without an answer, in order.
+    pub fn pending(&self) -> impl Iterator<Item = RequestId> {
+        self.pending.keys().copied()
+    }
+
+    /// All requests without an answer, in order, to be sent now, whatever [`poll`](Self::poll) would send. None
+    /// before the session is open.
+    pub fn resend(&mut self) -> impl Iterator<Item = ClientMessage> {
         let session = self.session();
-        self.pending.keys().filter_map(move |request| self.message(session?, *request))
+        if session.is_some() {
+            self.pending.values_mut().for_each(|pending| pending.sent |= !pending.held);
+        }
+        let client = &*self;
+        let sent = client.pending.iter().filter(|(_, pending)| pending.sent);
+        sent.filter_map(move |(request, _)| client.message(session?, *request))
     }
 
     /// The message of a request that was just taken, without a look at all that may be due: what
-    /// [`poll`](Self::poll) would give for it. `None` while the session is not open.
+    /// [`poll`](Self::poll) would give for it. `None` while the session is not open: then poll gives it later.
     pub fn send(&mut self, now: Duration, request: RequestId) -> Option<ClientMessage> {
-        let Stage::Open { session, hello: false } = self.stage else { return None };
+        self.pending.get_mut(&request)?.held = false;
+        let Stage::Open { session, hello } = self.stage else { return None };
+        if hello.is_some_and(|hello| hello.is_due(now)) {
+            return None;
+        }
         let pending = self.pending.get_mut(&request)?;
         pending.send.sent(now, &self.config);
-        pending.may_run = true;
+        pending.sent = true;
         self.ack_at = None;
         self.last_sign_of_life = now;
         self.message(session, request)
@@ -359,24 +412,48 @@ impl ClientSession {
 
     /// The next event, if any.
     pub fn event(&mut self) -> Option<ClientEvent> {
-        self.events.pop_front()
+        self.event_where(|_| true)
+    }
+
+    /// The next event of those that are wanted; the others stay. An event that was not taken has not happened to the
+    /// bytes of [`save`](Self::save): a client restored from them meets it again.
+    pub fn event_where(&mut self, mut wanted: impl FnMut(&ClientEvent) -> bool) -> Option<ClientEvent> {
+        let place = self.events.iter().position(|untaken| wanted(&untaken.event))?;
+        self.events.remove(place).map(|untaken| untaken.event)
+    }
+
+    /// The events that were not taken yet, in order.
+    pub fn events(&self) -> impl Iterator<Item = &ClientEvent> {
+        self.events.iter().map(|untaken| &untaken.event)
+    }
+
+    fn happened(&mut self, event: ClientEvent) {
+        self.events.push_back(Untaken { event, payload: Bytes::new() });
     }
 
     /// When to poll again, if nothing happens before.
     pub fn next_wake(&self) -> Option<Duration> {
+        if !self.surplus.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let queries = self.queries.values().map(|query| query.send.at);
         let stage = match &self.stage {
             Stage::Closed => return None,
             Stage::Opening { send, .. } => return Some(send.at),
             Stage::Closing { send, .. } => send.at,
-            Stage::Open { hello: true, .. } => Duration::ZERO,
-            Stage::Open { .. } => self.last_sign_of_life.saturating_add(self.config.keep_alive),
+            Stage::Open { hello, .. } => {
+                let keep_alive = self.last_sign_of_life.saturating_add(self.config.keep_alive);
+                hello.map_or(keep_alive, |hello| hello.at.min(keep_alive))
+            }
         };
-        let requests = self.pending.values().map(|request| request.send.at);
+        let requests = self.pending.values().filter(|request| !request.held).map(|request| request.send.at);
         requests.chain(queries).chain(self.ack_at).chain([stage]).min()
     }
 
     fn next_message(&mut self, now: Duration) -> Option<ClientMessage> {
+        if let Some(session) = self.surplus.pop() {
+            return Some(ClientMessage::Close { session });
+        }
         let session = match &mut self.stage {
             Stage::Closed => return None,
             Stage::Opening { attempt, send } => {
@@ -395,7 +472,10 @@ impl ClientSession {
                 *session
             }
             Stage::Open { session, hello } => {
-                if std::mem::take(hello) {
+                if let Some(hello) = hello
+                    && hello.is_due(now)
+                {
+                    hello.sent(now, &self.config);
                     return Some(ClientMessage::Continue { session: *session });
                 }
                 *session
@@ -407,9 +487,10 @@ impl ClientSession {
     }
 
     fn next_request(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
-        let (request, pending) = self.pending.iter_mut().find(|(_, pending)| pending.send.is_due(now))?;
+        let is_due = |pending: &Pending| !pending.held && pending.send.is_due(now);
+        let (request, pending) = self.pending.iter_mut().find(|(_, pending)| is_due(pending))?;
         pending.send.sent(now, &self.config);
-        pending.may_run = true;
+        pending.sent = true;
         let request = *request;
         self.ack_at = None;
         self.message(session, request)
@@ -423,8 +504,7 @@ impl ClientSession {
 
     fn next_sign_of_life(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
         let acked = self.acknowledged();
-        if self.ack_at.is_some_and(|at| at <= now) {
-            self.ack_at = None;
+        if self.ack_at.take_if(|at| *at <= now).is_some() && acked > ServerRequestId(0) {
             return Some(ClientMessage::Ack { session, request: acked });
         }
         let silent_until = self.last_sign_of_life.saturating_add(self.config.keep_alive);
@@ -462,14 +542,20 @@ impl ClientSession {
         match message {
             ServerMessage::Created { attempt, session } => self.on_created(now, attempt, session),
             ServerMessage::Refused { attempt, reason } => self.on_refused(now, attempt, reason),
-            ServerMessage::Rejected { leader } => self.events.push_back(ClientEvent::Redirected { leader }),
+            ServerMessage::Continued { session } if self.is_ours(session) => {
+                if let Stage::Open { hello, .. } = &mut self.stage {
+                    *hello = None;
+                }
+            }
+            ServerMessage::Rejected { leader } => self.happened(ClientEvent::Redirected { leader }),
             ServerMessage::QueryResponse { correlation, result } => {
                 if self.queries.remove(&correlation).is_some() {
-                    self.events.push_back(ClientEvent::QueryEnded { correlation, result });
+                    self.happened(ClientEvent::QueryEnded { correlation, result });
                 }
             }
             ServerMessage::Response { session, request, response } if self.is_ours(session) => {
                 self.on_answer(request, Ok(response));
+                self.send_first_busy(now);
             }
             ServerMessage::RequestError { session, request, error } if self.is_ours(session) => {
                 self.on_error(now, request, error);
@@ -493,9 +579,12 @@ impl ClientSession {
 
     fn on_created(&mut self, now: Duration, answered: u64, session: SessionId) {
         if matches!(self.stage, Stage::Opening { attempt, .. } if attempt == answered) {
-            self.stage = Stage::Open { session, hello: false };
+            self.stage = Stage::Open { session, hello: None };
             self.last_sign_of_life = now;
-            self.events.push_back(ClientEvent::Opened { session });
+            self.happened(ClientEvent::Opened { session });
+        } else if !self.is_ours(session) {
+            // A copy of the registration opened one more, or the caller gave up meanwhile.
+            self.surplus.push(session);
         }
     }
 
@@ -505,19 +594,20 @@ impl ClientSession {
             return;
         }
         *attempt = attempt.wrapping_add(1);
-        self.events.push_back(ClientEvent::Refused { reason });
         match reason {
             // The timer already waits, longer each time.
             RefuseReason::Full => {}
             RefuseReason::Closed | RefuseReason::Stale => *send = Timer::now(now, &self.config),
         }
+        self.happened(ClientEvent::Refused { reason });
     }
 
     fn on_answer(&mut self, request: RequestId, result: Result<Response, RequestError>) {
         if let Some(pending) = self.pending.remove(&request)
             && !pending.abandoned
         {
-            self.events.push_back(ClientEvent::Ended { request, result });
+            let event = ClientEvent::Ended { request, result };
+            self.events.push_back(Untaken { event, payload: pending.payload });
         }
     }
 
@@ -527,6 +617,7 @@ impl ClientSession {
             // It ends nothing: a copy of it may still run. It is sent again later.
             RequestError::Busy => {
                 if let Some(pending) = self.pending.get_mut(&request) {
+                    pending.busy = true;
                     pending.send.at = pending.send.at.max(now.saturating_add(pending.send.wait));
                 }
             }
@@ -537,11 +628,20 @@ impl ClientSession {
         }
     }
 
+    /// The lowest request moves the watermark, so it runs however full the session is: it need not wait any longer.
+    fn send_first_busy(&mut self, now: Duration) {
+        if let Some(mut first) = self.pending.first_entry()
+            && std::mem::take(&mut first.get_mut().busy)
+        {
+            first.get_mut().send = Timer::now(now, &self.config);
+        }
+    }
+
     fn on_server_request(&mut self, now: Duration, request: ServerRequestId, payload: Bytes) {
         let next = self.delivered.0.checked_add(1).map(ServerRequestId);
         if Some(request) == next {
             self.delivered = request;
-            self.events.push_back(ClientEvent::ServerRequest { request, payload });
+            self.happened(ClientEvent::ServerRequest { request, payload });
         } else if request > self.delivered {
             // A gap: what is missing comes again, and this one after it.
             return;
@@ -562,9 +662,18 @@ impl ClientSession {
         }
         for correlation in std::mem::take(&mut self.queries).into_keys() {
             let result = Err("the session is over; open a new one".to_owned());
-            self.events.push_back(ClientEvent::QueryEnded { correlation, result });
+            self.happened(ClientEvent::QueryEnded { correlation, result });
         }
-        self.events.push_back(ClientEvent::Closed { reason });
+        self.happened(ClientEvent::Closed { reason });
+    }
+
+    /// The highest server request that the caller has taken.
+    fn taken(&self) -> ServerRequestId {
+        let first_untaken = self.events().find_map(|event| match event {
+            ClientEvent::ServerRequest { request, .. } => Some(*request),
+            _ => None,
+        });
+        first_untaken.map_or(self.delivered, |request| ServerRequestId(request.0.saturating_sub(1)))
     }
 
     /// The bytes from which this client can be restored after a crash, in which the next `reserve` request
@@ -572,25 +681,31 @@ impl ClientSession {
     ///
     /// From the first save on, the client sends no request above the reservation and acknowledges no server
     /// request beyond what stored bytes hold: after a restore, later deliveries come again. An application
-    /// that must see each of them once stores its own state together with these bytes.
+    /// that must see each of them once stores its own state together with these bytes. Events that were not taken yet
+    /// are not in the bytes: after a restore, their server requests are delivered and their requests end again.
     pub fn save(&mut self, reserve: u64) -> Result<Option<Bytes>, EncodeError> {
         let Stage::Open { session, .. } = self.stage else { return Ok(None) };
         let reserved = self.last_request.saturating_add(reserve);
-        let pending = self.pending.iter_mut().filter(|(_, pending)| !pending.abandoned);
-        let pending = pending.map(|(request, pending)| {
-            pending.may_run = true;
-            (*request, pending.payload.clone())
-        });
-        let pending = pending.collect();
-        let saved = Saved { session, reserved, delivered: self.delivered, pending };
+        let delivered = self.taken();
+        let mut pending: BTreeMap<RequestId, Bytes> = BTreeMap::new();
+        for (request, waiting) in self.pending.iter_mut().filter(|(_, pending)| !pending.abandoned) {
+            waiting.saved = true;
+            pending.insert(*request, waiting.payload.clone());
+        }
+        for Untaken { event, payload } in &self.events {
+            if let ClientEvent::Ended { request, .. } = event {
+                pending.insert(*request, payload.clone());
+            }
+        }
+        let saved = Saved { session, reserved, delivered, pending: pending.into_iter().collect() };
         let bytes = codec::encode_behind(vec![SAVED_VERSION], &saved)?;
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
-        let before = self.saving.unwrap_or(Saving { reserved, delivered: self.delivered, next: None });
+        let before = self.saving.unwrap_or(Saving { reserved, delivered, next: None });
         self.saving = Some(Saving {
             reserved: before.reserved.min(reserved),
             delivered: before.delivered,
-            next: Some((reserved, self.delivered)),
+            next: Some((reserved, delivered)),
         });
         Ok(Some(Bytes::from(bytes)))
     }
@@ -621,14 +736,18 @@ impl ClientSession {
         if saved.pending.iter().any(|(request, _)| request.0 == 0 || request.0 > saved.reserved) {
             return Err(DecodeError::Invalid("a request beyond the reserved numbers".to_owned()));
         }
-        let mut client = Self::at(config, Stage::Open { session: saved.session, hello: true }, now);
+        let mut client = Self::at(config, Stage::Closed, now);
         let send = Timer::now(now, &client.config);
+        client.stage = Stage::Open { session: saved.session, hello: Some(send) };
         client.last_request = saved.reserved;
         client.delivered = saved.delivered;
         client.pending = saved
             .pending
             .into_iter()
-            .map(|(request, payload)| (request, Pending::new(payload, true, send)))
+            .map(|(request, payload)| {
+                let sent = Pending { sent: true, saved: true, ..Pending::new(payload, send) };
+                (request, sent)
+            })
             .collect();
         // No number is free until it has saved itself anew.
         client.saving = Some(Saving { reserved: saved.reserved, delivered: saved.delivered, next: None });

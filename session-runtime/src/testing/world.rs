@@ -311,7 +311,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
                 client
                     .session
                     .session()
-                    .is_some_and(|session| client.session.resend().next().is_none() && !self.owes(session))
+                    .is_some_and(|session| client.session.pending().next().is_none() && !self.owes(session))
             })
     }
 
@@ -321,7 +321,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             None => "a client has no session".to_owned(),
             Some(session) => format!(
                 "{session:?} has {} requests without an answer and {} server requests not acknowledged",
-                client.session.resend().count(),
+                client.session.pending().count(),
                 self.pending(session)
             ),
         });

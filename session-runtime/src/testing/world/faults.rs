@@ -1,6 +1,6 @@
 //! What goes wrong.
 
-use super::clients::{client_config, new_client, request_of};
+use super::clients::{client_config, new_client};
 use super::{Client, Event, Logged, Saved, World};
 use crate::{
     action::RaftAction,
@@ -226,7 +226,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
 fn restored_client(crashed: &Client, saved: &Saved, incarnation: u64, now: Duration) -> Option<Client> {
     let session = ClientSession::restore(&saved.bytes, client_config(), now).ok()?;
     // What it had under way when it was saved goes on; what began since is unknown for ever.
-    let under_way: Vec<RequestId> = session.resend().filter_map(|message| request_of(&message)).collect();
+    let under_way: Vec<RequestId> = session.pending().collect();
     let began = crashed.began.iter().filter(|(request, _)| under_way.contains(request));
     let began = began.map(|(request, moment)| (*request, *moment)).collect();
     let (delivered, stored) = (saved.delivered, Some(saved.clone()));
