@@ -321,14 +321,12 @@ impl Half {
     /// The end of a request that was under way when the client was saved.
     pub(crate) async fn recovered(&self) -> Option<(RequestId, Answered)> {
         let is_end = |event: &ClientEvent| matches!(event, ClientEvent::Ended { .. });
-        self.until(|state| match state.session.event_where(is_end) {
-            Some(ClientEvent::Ended { request, result }) => {
-                Some(Some((request, result.map_err(ClientError::from))))
+        self.until(|state| {
+            if let Some(ClientEvent::Ended { request, result }) = state.session.event_where(is_end) {
+                return Some(Some((request, result.map_err(ClientError::from))));
             }
-            _ => {
-                let mut others = state.session.pending().filter(|request| !state.waiting.contains(*request));
-                (others.next().is_none() || state.end.is_some()).then_some(None)
-            }
+            let mut others = state.session.pending().filter(|request| !state.waiting.contains(*request));
+            (others.next().is_none() || state.end.is_some()).then_some(None)
         })
         .await
     }

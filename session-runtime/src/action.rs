@@ -245,12 +245,18 @@ impl fmt::Display for RequestError {
         f.write_str(match self {
             Self::SessionExpired => "the session is closed; open a new one",
             Self::ResponseEvicted => {
-                "the request was declared answered, so its answer is gone and it does not run again"
+                "the request was declared answered, so its answer is gone and it does not run again; read the state \
+                 to see what it did"
             }
             Self::RequestMismatch => "another command was sent under this request number; open a new session",
             Self::Busy => "the session holds too many unfetched answers; send it again later",
-            Self::InvalidPayload => "the payload is no command that this machine executes here",
-            Self::Skipped => "the operators had this entry skipped",
+            Self::InvalidPayload => {
+                "the payload is no command that this machine executes for a client at its version; upgrade the \
+                 machine, or send another command"
+            }
+            Self::Skipped => {
+                "the operators had this entry skipped, so the request did not run and never will; send it as a new one"
+            }
         })
     }
 }

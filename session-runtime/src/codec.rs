@@ -5,7 +5,7 @@
 //! mere claim:
 //!
 //! - a maximum of bytes: [`MAX_PAYLOAD`] for what travels in a log entry or a message, [`MAX_STATE`] for one
-//!   value of a snapshot;
+//!   value of the state;
 //! - a maximum of nesting, counted value by value and never measured on the stack: [`MAX_PAYLOAD_DEPTH`] and
 //!   [`MAX_STATE_DEPTH`];
 //! - the elements of all sequences and maps of a value are at most its bytes plus [`MAX_EMPTY_ELEMENTS`], so
@@ -42,7 +42,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub const MAX_PAYLOAD: usize = 32 << 20;
 /// The most bytes a message between client and server may take: a payload and 1 MiB around it.
 pub const MAX_MESSAGE: usize = MAX_PAYLOAD + (1 << 20);
-/// The most bytes one value of a snapshot's dictionary may take: 1 GiB.
+/// The most bytes a field of the state, or an entry of one that is stored by entries, may take: 1 GiB.
 pub const MAX_STATE: usize = 1 << 30;
 /// How deep the values inside a payload may nest.
 pub const MAX_PAYLOAD_DEPTH: u32 = 64;
@@ -153,6 +153,8 @@ const PAYLOAD: Maxima = Maxima { bytes: MAX_PAYLOAD, depth: MAX_PAYLOAD_DEPTH };
 #[cfg(feature = "client")]
 const MESSAGE: Maxima = Maxima { bytes: MAX_MESSAGE, depth: MAX_PAYLOAD_DEPTH };
 const STATE: Maxima = Maxima { bytes: MAX_STATE, depth: MAX_STATE_DEPTH };
+/// What the runtime keeps for one client has no maximum of its own: the limits bound it, or nothing does.
+const LAYER: Maxima = Maxima { bytes: usize::MAX, depth: MAX_STATE_DEPTH };
 
 /// Encodes a payload: a command, reply, query, server request or message.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {
@@ -172,6 +174,16 @@ pub fn encode_state<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeErr
 /// Decodes one value of a snapshot. The whole input must be the value.
 pub fn decode_state<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     de::from_slice(bytes, STATE)
+}
+
+/// Encodes what the session layer keeps under one key of a snapshot.
+pub(crate) fn encode_layer<T: Serialize>(value: &T) -> Result<Bytes, EncodeError> {
+    ser::to_bytes(value, LAYER)
+}
+
+/// Decodes what the session layer keeps under one key of a snapshot. The whole input must be the value.
+pub(crate) fn decode_layer<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    de::from_slice(bytes, LAYER)
 }
 
 /// Encodes behind what `start` already holds, under the maxima of state.

@@ -152,7 +152,9 @@ impl fmt::Display for EntryError {
                 f,
                 "the log entry holds action {tag}, which this build does not know; run a newer build of this program"
             ),
-            Self::Damaged(error) => write!(f, "the bytes are no log entry: {error}"),
+            Self::Damaged(error) => {
+                write!(f, "the bytes are no log entry: {error}; restore the log from another replica")
+            }
         }
     }
 }

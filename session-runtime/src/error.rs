@@ -183,7 +183,9 @@ pub enum SnapshotError {
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotASnapshot => write!(f, "this is no snapshot: it does not begin like one"),
+            Self::NotASnapshot => {
+                write!(f, "this is no snapshot: it does not begin like one; check which file it is")
+            }
             Self::UnknownFormat { version } => write!(
                 f,
                 "the snapshot has format {version}, which this build cannot read; run a newer build of this program"
@@ -218,10 +220,13 @@ impl fmt::Display for SnapshotError {
                 write!(f, "the snapshot lacks the key `{key}`; run the build that wrote it")
             }
             Self::Value { key, problem } => {
-                write!(f, "the snapshot's value at `{key}` is wrong: {problem}")
+                write!(f, "the snapshot's value at `{key}` is wrong: {problem}; run the build that wrote it")
             }
             Self::State { field, problem } => {
-                write!(f, "the state field `{field}` does not fit the snapshot: {problem}")
+                write!(
+                    f,
+                    "the state field `{field}` cannot be written to the snapshot or read from it: {problem}"
+                )
             }
             Self::Io { message, .. } => {
                 write!(f, "the snapshot could not be read or written: {message}")

@@ -7,7 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// Whatever `code` was changing may be half-changed then: the caller must not use it any further.
 pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(code)).map_err(|panic| message(panic.as_ref()))
+    catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
+        let message = message(panic.as_ref());
+        // What a panic carries may panic itself when it is dropped.
+        std::mem::forget(panic);
+        message
+    })
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
@@ -17,5 +22,25 @@ fn message(panic: &(dyn Any + Send)) -> String {
         text.clone()
     } else {
         "a panic without a message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guard;
+    use std::panic::panic_any;
+
+    #[test]
+    fn any_panic_becomes_a_message() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("once more, when it is dropped");
+            }
+        }
+        assert_eq!(guard(|| 5), Ok(5));
+        assert_eq!(guard(|| panic!("why")), Err::<(), _>("why".to_owned()));
+        assert_eq!(guard(|| panic!("why {}", 5)), Err::<(), _>("why 5".to_owned()));
+        assert_eq!(guard(|| panic_any(Bomb)), Err::<(), _>("a panic without a message".to_owned()));
     }
 }

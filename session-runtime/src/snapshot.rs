@@ -185,7 +185,7 @@ pub(crate) fn table_from_bytes(name: &str, bytes: &[u8]) -> Result<Unread, Snaps
 
 /// Encodes a value of the session layer.
 pub(crate) fn encode_value<T: Serialize>(key: &str, value: &T) -> Result<Bytes, SnapshotError> {
-    codec::encode_state(value)
+    codec::encode_layer(value)
         .map_err(|error| SnapshotError::Value { key: key.to_owned(), problem: error.to_string() })
 }
 
@@ -238,6 +238,19 @@ impl Unread {
 
 /// Decodes a value of the session layer.
 pub(crate) fn decode_value<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, SnapshotError> {
-    codec::decode_state(value)
+    codec::decode_layer(value)
         .map_err(|error| SnapshotError::Value { key: key.to_owned(), problem: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_for_one_client_may_take_more_than_a_field_of_the_state() {
+        let kept = Bytes::from(vec![0; codec::MAX_STATE]);
+        let value = encode_value("session/id/1", &kept).unwrap();
+        assert!(value.len() > codec::MAX_STATE && codec::encode_state(&kept).is_err());
+        assert_eq!(decode_value::<Bytes>("session/id/1", &value).unwrap().len(), kept.len());
+    }
 }

@@ -94,6 +94,12 @@ fn elements_without_bytes_are_counted_alike_on_both_sides() {
     let honest = vec![7u8; 200_000];
     assert_eq!(codec::decode::<Vec<u8>>(&codec::encode(&honest).unwrap()).unwrap(), honest);
     assert_eq!(codec::encode(&vec![(); usize::MAX]), Err(EncodeError::TooManyElements));
+    let too_large = EncodeError::TooLarge { max: codec::MAX_PAYLOAD };
+    assert_eq!(
+        codec::encode(&vec![7u8; codec::MAX_PAYLOAD + (1 << 17)]),
+        Err(too_large),
+        "of bytes, not of nothings"
+    );
 }
 
 /// Nests without end: by newtype variants, options, sequences and structs.

@@ -168,16 +168,24 @@ fn rows(page: &str) -> BTreeMap<String, Vec<String>> {
     rows
 }
 
-/// The names of all tests: functions marked `#[test]`, and scenario scripts.
+/// The names of the tests of a file that run: functions marked `#[test]` that are neither in a comment nor ignored.
+fn tests_of(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let tests = code.split("#[test]").skip(1).map(|after| after.split_once("fn ").expect("a function"));
+    tests
+        .filter(|(attributes, _)| !attributes.contains("#[ignore"))
+        .map(|(_, signature)| signature.split('(').next().unwrap().to_owned())
+        .collect()
+}
+
+/// The names of all tests, and of the scenario scripts.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in files(&here().join("tests")) {
         if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            for after in text.split("#[test]").skip(1) {
-                let signature = after.split_once("fn ").expect("a test is a function").1;
-                names.insert(signature.split('(').next().unwrap().to_owned());
-            }
+            names.extend(tests_of(&path));
         } else if path.parent().is_some_and(|folder| folder.ends_with("scripts")) {
             names.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
         }
@@ -226,10 +234,8 @@ fn every_row_names_tests_that_exist() {
 fn every_rule_test_has_a_row() {
     let named: BTreeSet<String> = rows(&page()).into_values().flatten().collect();
     for file in RULE_TESTS {
-        let text = fs::read_to_string(here().join("tests").join(file)).unwrap();
-        for after in text.split("#[test]").skip(1) {
-            let name = after.split_once("fn ").unwrap().1.split('(').next().unwrap();
-            assert!(named.contains(name), "{file}: no row of rules.md names `{name}`");
+        for name in tests_of(&here().join("tests").join(file)) {
+            assert!(named.contains(&name), "{file}: no row of rules.md names `{name}`");
         }
     }
 }

@@ -132,20 +132,31 @@ struct Pending {
     /// The caller gave up: the answer is for nobody, but the request must still end, or it would hold the
     /// watermark for ever.
     abandoned: bool,
-    /// It went out at least once, so it may be executed.
-    sent: bool,
+    progress: Progress,
     /// Saved bytes hold it, so a client that is restored from them sends it.
     saved: bool,
-    /// It is not sent before the caller says so.
-    held: bool,
     /// The session was full of answers when it came.
     busy: bool,
     send: Timer,
 }
 
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    /// It is not sent before the caller says so.
+    Held,
+    Ready,
+    /// It went out at least once, so it may be executed.
+    Sent,
+}
+
 impl Pending {
     fn new(payload: Bytes, send: Timer) -> Self {
-        Self { payload, abandoned: false, sent: false, saved: false, held: false, busy: false, send }
+        Self { payload, abandoned: false, progress: Progress::Ready, saved: false, busy: false, send }
+    }
+
+    fn is_held(&self) -> bool {
+        self.progress == Progress::Held
     }
 }
 
@@ -301,7 +312,7 @@ impl ClientSession {
     /// has to store the client first.
     pub fn hold(&mut self, request: RequestId) {
         if let Some(pending) = self.pending.get_mut(&request) {
-            pending.held = true;
+            pending.progress = Progress::Held;
         }
     }
 
@@ -310,7 +321,7 @@ impl ClientSession {
     /// hold it.
     pub fn abandon(&mut self, request: RequestId) -> Execution {
         match self.pending.get_mut(&request) {
-            Some(pending) if pending.sent => pending.abandoned = true,
+            Some(pending) if pending.progress == Progress::Sent => pending.abandoned = true,
             Some(pending) => {
                 let saved = pending.saved;
                 self.pending.remove(&request);
@@ -376,24 +387,26 @@ impl ClientSession {
     pub fn resend(&mut self) -> impl Iterator<Item = ClientMessage> {
         let session = self.session();
         if session.is_some() {
-            self.pending.values_mut().for_each(|pending| pending.sent |= !pending.held);
+            for pending in self.pending.values_mut().filter(|pending| !pending.is_held()) {
+                pending.progress = Progress::Sent;
+            }
         }
         let client = &*self;
-        let sent = client.pending.iter().filter(|(_, pending)| pending.sent);
+        let sent = client.pending.iter().filter(|(_, pending)| pending.progress == Progress::Sent);
         sent.filter_map(move |(request, _)| client.message(session?, *request))
     }
 
     /// The message of a request that was just taken, without a look at all that may be due: what
     /// [`poll`](Self::poll) would give for it. `None` while the session is not open: then poll gives it later.
     pub fn send(&mut self, now: Duration, request: RequestId) -> Option<ClientMessage> {
-        self.pending.get_mut(&request)?.held = false;
+        let pending = self.pending.get_mut(&request)?;
+        pending.progress = pending.progress.max(Progress::Ready);
         let Stage::Open { session, hello } = self.stage else { return None };
         if hello.is_some_and(|hello| hello.is_due(now)) {
             return None;
         }
-        let pending = self.pending.get_mut(&request)?;
         pending.send.sent(now, &self.config);
-        pending.sent = true;
+        pending.progress = Progress::Sent;
         self.ack_at = None;
         self.last_sign_of_life = now;
         self.message(session, request)
@@ -446,7 +459,8 @@ impl ClientSession {
                 hello.map_or(keep_alive, |hello| hello.at.min(keep_alive))
             }
         };
-        let requests = self.pending.values().filter(|request| !request.held).map(|request| request.send.at);
+        let requests =
+            self.pending.values().filter(|request| !request.is_held()).map(|request| request.send.at);
         requests.chain(queries).chain(self.ack_at).chain([stage]).min()
     }
 
@@ -487,10 +501,10 @@ impl ClientSession {
     }
 
     fn next_request(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
-        let is_due = |pending: &Pending| !pending.held && pending.send.is_due(now);
+        let is_due = |pending: &Pending| !pending.is_held() && pending.send.is_due(now);
         let (request, pending) = self.pending.iter_mut().find(|(_, pending)| is_due(pending))?;
         pending.send.sent(now, &self.config);
-        pending.sent = true;
+        pending.progress = Progress::Sent;
         let request = *request;
         self.ack_at = None;
         self.message(session, request)
@@ -745,8 +759,9 @@ impl ClientSession {
             .pending
             .into_iter()
             .map(|(request, payload)| {
-                let sent = Pending { sent: true, saved: true, ..Pending::new(payload, send) };
-                (request, sent)
+                let pending =
+                    Pending { progress: Progress::Sent, saved: true, ..Pending::new(payload, send) };
+                (request, pending)
             })
             .collect();
         // No number is free until it has saved itself anew.

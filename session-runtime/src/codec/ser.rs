@@ -2,7 +2,7 @@
 
 use super::{EncodeError, MAX_EMPTY_ELEMENTS, Maxima};
 use bincode::config::{Configuration, standard};
-use bincode::enc::{Encode, EncoderImpl, write::Writer};
+use bincode::enc::{Encode, Encoder as _, EncoderImpl, write::Writer};
 use bincode::error::EncodeError as Inner;
 use bytes::Bytes;
 use serde::ser::{self, Serialize};
@@ -97,13 +97,15 @@ struct Budget {
 }
 
 impl Budget {
-    /// Counts elements. A count no decoder would accept ends the encoding here, before a loop over them.
-    fn claim(&mut self, elements: usize) -> Result<(), EncodeError> {
+    /// Counts elements.
+    fn claim(&mut self, elements: usize) {
         self.elements = self.elements.saturating_add(elements);
-        if self.elements > self.maxima.bytes.saturating_add(MAX_EMPTY_ELEMENTS) {
-            return Err(EncodeError::TooManyElements);
-        }
-        Ok(())
+    }
+
+    /// Whether there are more elements than any decoder would accept.
+    #[inline]
+    fn is_exceeded(&self) -> bool {
+        self.elements > self.maxima.bytes.saturating_add(MAX_EMPTY_ELEMENTS)
     }
 
     fn explain(&self, error: Inner) -> EncodeError {
@@ -141,11 +143,25 @@ impl<'w> Serializer<'_, 'w> {
         Ok(Serializer { encoder: self.encoder, budget: self.budget, depth })
     }
 
+    /// Encodes a value inside this one. Where there are too many, the first decides whether they are too many bytes or
+    /// take none, and no loop goes over all of them.
+    #[inline]
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
+        if !self.budget.is_exceeded() {
+            return value.serialize(self.inner()?);
+        }
+        let before = self.encoder.writer().written;
+        value.serialize(self.inner()?)?;
+        let takes_bytes = self.encoder.writer().written > before;
+        let max = self.budget.maxima.bytes;
+        Err(if takes_bytes { EncodeError::TooLarge { max } } else { EncodeError::TooManyElements })
+    }
+
     fn write_length(&mut self, length: Option<usize>) -> Result<(), EncodeError> {
         let length = length.ok_or_else(|| {
             EncodeError::Unsupported("a sequence or map must know its length before it is encoded".to_owned())
         })?;
-        self.budget.claim(length)?;
+        self.budget.claim(length);
         self.write(&(length as u64))
     }
 }
@@ -279,7 +295,7 @@ macro_rules! compounds {
 
             #[inline]
             fn $method<T: Serialize + ?Sized>(&mut self, $(_: $key,)? value: &T) -> Result<(), EncodeError> {
-                value.serialize(self.inner()?)
+                self.element(value)
             }
 
             fn end(self) -> Result<(), EncodeError> {
@@ -303,11 +319,11 @@ impl ser::SerializeMap for Serializer<'_, '_> {
     type Error = EncodeError;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), EncodeError> {
-        key.serialize(self.inner()?)
+        self.element(key)
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-        value.serialize(self.inner()?)
+        self.element(value)
     }
 
     fn end(self) -> Result<(), EncodeError> {

@@ -205,6 +205,14 @@ impl Model {
         self.sessions.iter().map(|session| session.id)
     }
 
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn pending_count(&self) -> usize {
+        self.sessions.iter().map(|session| session.pending.len()).sum()
+    }
+
     pub fn has_pending_requests(&self, before: Timestamp) -> bool {
         self.sessions.iter().any(|session| session.pending.iter().any(|p| p.last_sent_at < before))
     }

@@ -92,6 +92,7 @@ pub fn bytes(machine: &SessionStateMachine<Desk>) -> Vec<u8> {
 pub struct Seen {
     desk: ModelDesk,
     sessions: Vec<SessionId>,
+    counts: (usize, usize),
     pending: Vec<Vec<PendingRequest>>,
     overdue: Vec<bool>,
     cached: Vec<Option<Result<Response, RequestError>>>,
@@ -112,6 +113,7 @@ macro_rules! seen {
         Seen {
             desk: $desk,
             sessions: $machine.sessions().collect(),
+            counts: ($machine.session_count(), $machine.pending_count()),
             pending: $probes.sessions.iter().map(|id| $machine.pending_requests(*id).collect()).collect(),
             overdue: moments.map(|moment| $machine.has_pending_requests(Timestamp(moment))).to_vec(),
             cached: cached.collect(),
