@@ -120,6 +120,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     }
 
     /// Sends a command that was taken, and waits for its answer.
+    #[tracing::instrument(name = "command", level = "debug", skip_all, fields(request = request.0))]
     async fn complete(
         &self,
         request: RequestId,

@@ -171,6 +171,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
     /// Runs a command of the service itself, `#[internal]` ones included: no session, so no exactly-once; after an
     /// error it may or may not have run.
+    #[tracing::instrument(level = "debug", skip_all, fields(command = command.name()))]
     pub async fn internal(&self, command: &M::Command) -> Result<Response, NodeError> {
         let payload = command.try_encode().map_err(NodeError::Encode)?;
         match self.service.write(RaftAction::InternalCommand { payload }).await? {
@@ -180,6 +181,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     }
 
     /// Raises the machine's version, so that what is new in it becomes active at one log position.
+    #[tracing::instrument(skip(self))]
     pub async fn upgrade(&self, version: u32) -> Result<(), NodeError> {
         let build = M::SCHEMA.version;
         if version > build {
@@ -189,11 +191,13 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     }
 
     /// Replaces the limits, from one log position on.
+    #[tracing::instrument(skip(self))]
     pub async fn configure(&self, limits: Limits) -> Result<(), NodeError> {
         self.service.write(RaftAction::Configure { limits, seed: None }).await.map(|_| ())
     }
 
     /// Takes a snapshot that covers all that is applied now, and returns the last entry it covers.
+    #[tracing::instrument(skip(self))]
     pub async fn snapshot(&self) -> Result<u64, NodeError> {
         let mut snapshots = self.service.snapshots.subscribe();
         let mut stopped = self.service.watch_stopped();

@@ -345,6 +345,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 Stopped::Entry { index, problem }
             }
         })?;
+        let _span = tracing::trace_span!("apply", index).entered();
         let started;
         {
             let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);

@@ -369,10 +369,10 @@ async fn notices_that_were_not_taken_come_again_to_a_resumed_client() {
     assert_eq!(client.server_request().await.unwrap().0.0, 1);
     assert_eq!(bank.deposit(account, 1).await, Ok(4));
     tokio::time::sleep(Duration::from_millis(200)).await;
-    drop(bank);
     drop(client);
 
-    let client = node.resume(&stored.lock().unwrap()).await.unwrap();
+    let bytes = stored.lock().unwrap().clone();
+    let client = node.resume(&bytes).await.unwrap();
     for number in 2..=4 {
         let (request, notice) = client.server_request().await.unwrap();
         assert_eq!(request.0, number);
@@ -397,7 +397,8 @@ async fn nobody_is_told_never_about_a_session_that_expired_with_a_command_under_
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Its bytes say that the command was under way, and it ran.
-    let error = node.resume(&stored.lock().unwrap()).await.map(|_| ()).unwrap_err();
+    let bytes = stored.lock().unwrap().clone();
+    let error = node.resume(&bytes).await.map(|_| ()).unwrap_err();
     assert_eq!((&error, error.execution()), (&ClientError::SessionExpired, Execution::Unknown));
     let error = node.resume(b"nonsense").await.map(|_| ()).unwrap_err();
     assert_eq!(error.execution(), Execution::Unknown, "{error}");

@@ -164,8 +164,8 @@ impl std::error::Error for IdError {}
 /// The requests that were executed, and their answers, of a type that the owner chooses.
 ///
 /// Fold it into an apply loop: run a request only if its id is not [known](Self::get), [`record`](Self::record) the
-/// answer, [`acknowledge`](Self::acknowledge) what the request acknowledges, and [`sweep`](Self::sweep) at the end of
-/// every entry. All times are the log's.
+/// answer, [`acknowledge`](Self::acknowledge) what the request acknowledges - of a copy, too, but never the request
+/// itself - and [`sweep`](Self::sweep) at the end of every entry. All times are the log's.
 ///
 /// ```
 /// use session_runtime::Timestamp;
