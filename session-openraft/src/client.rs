@@ -62,7 +62,8 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
         self.half.session()
     }
 
-    /// The next request of the machine to this client, each once and in order. `None` once the session is over.
+    /// The next request of the machine to this client, each once and in order; to a client that was resumed, those
+    /// that were taken since its bytes were stored come again. `None` once the session is over.
     pub async fn server_request(&self) -> Option<(ServerRequestId, M::ServerRequest)>
     where
         M::ServerRequest: Wire,
@@ -138,6 +139,9 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
                 Err(NodeError::Encode(error)) => return Err(ClientError::Encode(error)),
                 Err(error) => return Err(ClientError::Transport(error.to_string())),
             }
+        } else {
+            // It goes out as soon as the session lets it.
+            self.half.timers.notify_one();
         }
         let answered = self.half.answer(request).await;
         giving_up.request = None;

@@ -7,7 +7,7 @@ use session_runtime::client::{
     ClientConfig, ClientError, ClientEvent, ClientMessage, ClientSession, ServerMessage, SubmitError,
 };
 use session_runtime::{
-    CloseReason, EncodeError, RefuseReason, RequestId, Response, ServerRequestId, SessionId,
+    CloseReason, EncodeError, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId,
 };
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -39,6 +39,8 @@ struct State {
     /// Callers that wait for `changed`.
     watchers: u32,
     refused: Option<RefuseReason>,
+    /// Some requests are to be sent again when another was answered.
+    busy: bool,
     /// The node knows this client: it does once it created the session, or was told to go on with it.
     known: bool,
     end: Option<End>,
@@ -104,6 +106,7 @@ impl Half {
             waiting: WaitingList::default(),
             watchers: 0,
             refused: None,
+            busy: false,
             known: !saved,
             end: None,
             saved,
@@ -279,20 +282,24 @@ impl Half {
 
     pub(crate) fn receive(&self, now: Duration, message: ServerMessage) {
         let answer = matches!(message, ServerMessage::Response { .. });
-        let watched = {
+        let (watched, timers) = {
             let mut state = lock(&self.state);
             if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
                 return;
             }
             state.known |= matches!(message, ServerMessage::Continued { .. });
+            state.busy |= matches!(message, ServerMessage::RequestError { error: RequestError::Busy, .. });
             state.session.receive(now, message);
             state.note_events();
-            state.watchers > 0
+            let idle = state.session.pending().next().is_none();
+            state.busy &= !idle;
+            // Most answers make nothing due.
+            (state.watchers > 0, !answer || state.busy)
         };
         if watched {
             self.changed.notify_waiters();
         }
-        if !answer {
+        if timers {
             self.timers.notify_one();
         }
     }

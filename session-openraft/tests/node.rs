@@ -345,6 +345,25 @@ async fn a_command_that_cannot_be_stored_is_not_sent() {
     node.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_session_full_of_answers_works_off_what_is_under_way() {
+    let limits = Limits { max_cached_bytes: Some(100), ..Limits::default() };
+    let node = Node::<Bank>::open_with(Config { limits, ..Config::in_memory() }).await.unwrap();
+    // Were it for the timers alone, this would take an hour.
+    let patient = ClientConfig { resend_after: Duration::from_hours(1), ..ClientConfig::default() };
+    let client = std::sync::Arc::new(node.client_with(patient).await.unwrap());
+    let calls: Vec<_> = (0..40)
+        .map(|_| {
+            let client = std::sync::Arc::clone(&client);
+            tokio::spawn(async move { BankClient::new(&*client).open("ada".to_owned()).await.unwrap() })
+        })
+        .collect();
+    for call in calls {
+        tokio::time::timeout(Duration::from_secs(30), call).await.unwrap().unwrap();
+    }
+    node.shutdown().await;
+}
+
 /// A client that says everything soon.
 fn hasty() -> ClientConfig {
     let soon = Duration::from_millis(20);
