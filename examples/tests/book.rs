@@ -198,6 +198,18 @@ fn every_page_with_rust_code_is_compiled() {
     assert_eq!(included, with_code, "examples/src/lib.rs includes exactly the pages with Rust code");
 }
 
+#[test]
+fn the_program_of_the_readme_is_an_example_that_runs() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let example = fs::read_to_string(root().join("examples/src/bin/poll.rs")).unwrap();
+    let (words, program) = example.split_once("\n\n").unwrap();
+    assert!(words.starts_with("//!"), "words about the example stand above it");
+    assert!(
+        readme.contains(&format!("```rust,no_run\n{program}```\n")),
+        "README.md and examples/src/bin/poll.rs differ"
+    );
+}
+
 /// All that the compiler says in the tests of the macros.
 fn compiler_messages() -> String {
     let mut texts = String::new();

@@ -4,7 +4,11 @@ use std::process::Command;
 
 /// What a program prints; it must end well.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().expect("the example starts");
+    printed(Command::new(program).args(arguments))
+}
+
+fn printed(program: &mut Command) -> String {
+    let output = program.output().expect("the example starts");
     let text = String::from_utf8(output.stdout).expect("the example prints text");
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     text
@@ -28,6 +32,17 @@ fn counter_adds_once_however_often_it_is_asked() {
         &text,
         &["the counter stands at 5: the command ran once.", "the counter stands at 5: still once."],
     );
+}
+
+#[test]
+fn poll_counts_and_tells() {
+    let room = tempfile::tempdir().expect("a directory to play in");
+    for _ in 0..2 {
+        let mut poll = Command::new(env!("CARGO_BIN_EXE_poll"));
+        let text = printed(poll.current_dir(room.path()));
+        let lines = ["the poll is closed: {\"tea\": 1}", "server request 1: Closed { votes: {\"tea\": 1} }"];
+        assert_says(&text, &lines);
+    }
 }
 
 #[test]
