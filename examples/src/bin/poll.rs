@@ -47,9 +47,10 @@ impl Poll {
     fn close(&mut self, cx: &mut Context<'_, Notice>) -> BTreeMap<String, u64> {
         self.ends = None;
         let choices = std::mem::take(&mut self.choices);
-        let mut votes = BTreeMap::new();
+        let mut votes = BTreeMap::<String, u64>::new();
         for choice in choices.values() {
-            *votes.entry(choice.clone()).or_insert(0) += 1;
+            let count = votes.entry(choice.clone()).or_default();
+            *count = count.saturating_add(1);
         }
         for voter in choices.keys() {
             cx.send(*voter, Notice::Closed { votes: votes.clone() });
