@@ -1,11 +1,17 @@
 //! The programs of this crate are in `src/bin`, each with words about what it shows. Its library is the book: every
-//! Rust block of the README and of the pages is compiled, and run where it can run, by the tests of this crate.
+//! Rust block of the READMEs and of the pages is compiled, and run where it can run, by the tests of this crate.
 
 /// The pages with code.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../session-derive/README.md")]
+    struct DeriveReadme;
+    #[doc = include_str!("../../session-openraft/README.md")]
+    struct EngineReadme;
+    #[doc = include_str!("../../session-runtime/README.md")]
+    struct RuntimeReadme;
     #[doc = include_str!("../../book/src/concepts/compiler.md")]
     struct Compiler;
     #[doc = include_str!("../../book/src/concepts/watermark.md")]

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+/// The crates for the registry.
+const CRATES: [&str; 3] = ["session-derive", "session-openraft", "session-runtime"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -184,11 +187,23 @@ fn every_link_of_the_other_pages_leads_somewhere() {
 }
 
 #[test]
+fn the_crates_own_pages_link_to_nothing_that_a_registry_lacks() {
+    for name in CRATES {
+        let text = fs::read_to_string(root().join(name).join("README.md")).unwrap();
+        let page = Page { name: name.to_owned(), text };
+        for target in page.targets() {
+            assert!(target.starts_with("https://"), "{name}/README.md: {target}");
+        }
+    }
+}
+
+#[test]
 fn every_page_with_rust_code_is_compiled() {
     let compiled = fs::read_to_string(root().join("examples/src/lib.rs")).unwrap();
     let mut with_code: BTreeSet<String> =
         book().into_iter().filter(Page::has_rust).map(|page| format!("book/src/{}", page.name)).collect();
     with_code.insert("README.md".to_owned());
+    with_code.extend(CRATES.map(|name| format!("{name}/README.md")));
     let included: BTreeSet<String> = compiled
         .split("include_str!(\"../../")
         .skip(1)
@@ -196,6 +211,18 @@ fn every_page_with_rust_code_is_compiled() {
         .map(str::to_owned)
         .collect();
     assert_eq!(included, with_code, "examples/src/lib.rs includes exactly the pages with Rust code");
+}
+
+#[test]
+fn the_program_of_the_readme_is_an_example_that_runs() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let example = fs::read_to_string(root().join("examples/src/bin/poll.rs")).unwrap();
+    let (words, program) = example.split_once("\n\n").unwrap();
+    assert!(words.starts_with("//!"), "words about the example stand above it");
+    assert!(
+        readme.contains(&format!("```rust,no_run\n{program}```\n")),
+        "README.md and examples/src/bin/poll.rs differ"
+    );
 }
 
 /// All that the compiler says in the tests of the macros.

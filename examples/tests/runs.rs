@@ -4,7 +4,11 @@ use std::process::Command;
 
 /// What a program prints; it must end well.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().expect("the example starts");
+    printed(Command::new(program).args(arguments))
+}
+
+fn printed(program: &mut Command) -> String {
+    let output = program.output().expect("the example starts");
     let text = String::from_utf8(output.stdout).expect("the example prints text");
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     text
@@ -31,6 +35,17 @@ fn counter_adds_once_however_often_it_is_asked() {
 }
 
 #[test]
+fn poll_counts_and_tells() {
+    let room = tempfile::tempdir().expect("a directory to play in");
+    for _ in 0..2 {
+        let mut poll = Command::new(env!("CARGO_BIN_EXE_poll"));
+        let text = printed(poll.current_dir(room.path()));
+        let lines = ["the poll is closed: {\"tea\": 1}", "server request 1: Closed { votes: {\"tea\": 1} }"];
+        assert_says(&text, &lines);
+    }
+}
+
+#[test]
 fn bank_pays_once_though_it_is_killed_and_asked_eight_times() {
     let text = output(env!("CARGO_BIN_EXE_bank"), &[]);
     let lines = [
@@ -53,18 +68,26 @@ fn bank_keeps_accounts_and_notices_from_one_run_to_the_next() {
         let dir = dir.to_str().expect("a plain path");
         output(env!("CARGO_BIN_EXE_bank"), &[&["--dir", dir], arguments].concat())
     };
+    let refused = |arguments: &[&str]| {
+        let mut bank = Command::new(env!("CARGO_BIN_EXE_bank"));
+        let output = bank.arg("--dir").arg(&dir).args(arguments).output().expect("the example starts");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).expect("the example prints text")
+    };
     assert_eq!(run(&["open", "Ann"]), "account 1\n");
     assert_eq!(run(&["deposit", "1", "100"]), "the account holds 100\n");
     assert_eq!(run(&["watch", "1"]), "watching account 1\n");
     assert_eq!(run(&["withdraw", "1", "30"]), "the account holds 70\n");
-    assert_eq!(run(&["withdraw", "1", "300"]), "the bank refuses: Insufficient { balance: 70 }\n");
+    assert_eq!(refused(&["withdraw", "1", "300"]), "the bank refuses: the account holds only 70\n");
     assert_eq!(run(&["deposit", "1", "5"]), "the account holds 75\n");
     let notices = "watching account 1\naccount 1 came to hold 70\naccount 1 came to hold 75\n";
     assert_eq!(run(&["watch", "1"]), notices);
     assert_eq!(run(&["watch", "1"]), "watching account 1\n", "each notice comes once");
     assert_eq!(run(&["list"]), "account 1 of Ann holds 75\n");
     assert_eq!(run(&["close", "1"]), "account 1 held 75 and is closed\n");
-    assert_eq!(run(&["deposit", "1", "5"]), "the bank refuses: NoSuchAccount\n");
+    for arguments in [&["deposit", "1", "5"][..], &["watch", "1"], &["close", "1"]] {
+        assert_eq!(refused(arguments), "the bank refuses: there is no such account\n");
+    }
 }
 
 #[test]

@@ -1,4 +1,27 @@
-//! The macros of `session-runtime`, which re-exports them: depend on that crate, not on this one.
+//! The macros of [`session-runtime`](https://docs.rs/session-runtime), which re-exports them: depend on that crate, not on
+//! this one.
+//!
+//! ```text
+//! use session_runtime::{State, state_machine};
+//!
+//! #[state_machine]
+//! pub enum CounterCommand {
+//!     Add { amount: u64 },
+//! }
+//!
+//! #[derive(Default, State)]
+//! pub struct Counter {
+//!     value: u64,
+//! }
+//!
+//! #[state_machine(command = CounterCommand)]
+//! impl Counter {
+//!     fn add(&mut self, amount: u64) -> u64 {
+//!         self.value = self.value.saturating_add(amount);
+//!         self.value
+//!     }
+//! }
+//! ```
 //!
 //! Every macro goes the same way: the tokens are parsed, a model of what they mean borrows the syntax, checks
 //! collect every mistake, and the expansion is written. Mistakes never stop the expansion: the user's item is

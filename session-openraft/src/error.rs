@@ -38,7 +38,7 @@ impl fmt::Display for Stopped {
             Self::Shutdown => write!(f, "the node was shut down; open it again to go on"),
             Self::Halted(halted) => write!(
                 f,
-                "{halted} With this engine: open the node with a build that handles the entry, or with \
+                "{halted}. With this engine: open the node with a build that handles the entry, or with \
                  `skip: vec![{}]` in its `Config`",
                 halted.index
             ),

@@ -50,7 +50,8 @@
 //! - **Exactly once**, for as long as the client's session lives: [`NodeClient`] numbers, sends again, acknowledges. A client
 //!   that must survive its own crash is [saved](NodeClient::saving) and [resumed](Node::resume).
 //! - **Linearizable queries**; possibly stale ones by name, [`NodeClient::stale`].
-//! - **Requests of the machine** reach their client once and in order, [`NodeClient::server_requests`].
+//! - **Requests of the machine** reach their client once and in order, [`NodeClient::server_requests`]. After a client was
+//!   resumed from stored bytes, what had come since those bytes comes again.
 //! - **Never less than there was.** A directory that is damaged, of another machine, of a newer build, or in use is refused
 //!   with an [`OpenError`] that names the file and says what to do.
 //! - **It says why it stopped.** If the machine's code fails at an entry, every call gets that reason at once, and

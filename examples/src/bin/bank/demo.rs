@@ -1,6 +1,7 @@
 //! The piece: a bank that is killed at the worst moment, and a client that asks again.
 
 use crate::machine::{Bank, BankClient};
+use crate::notebook;
 use session_openraft::{Node, NodeClient};
 use session_runtime::codec;
 use std::error::Error;
@@ -10,25 +11,27 @@ use std::{env, fs, process};
 
 pub(crate) async fn play() -> Result<(), Box<dyn Error>> {
     let room = tempfile::tempdir()?;
-    let (dir, notebook) = (room.path().join("bank"), room.path().join("ann"));
+    let (dir, saved) = (room.path().join("bank"), room.path().join("ann"));
 
     println!("A bank opens. What it answers is on disk before it is said.");
     let node = Node::<Bank>::open(&dir).await?;
     let client = node.client().await?;
     // Ann writes down what she is about to ask before she asks it, so that she can go on after a crash.
-    let ann = BankClient::new(client.saving(|bytes| fs::write(&notebook, bytes)));
+    let ann = BankClient::new(client.saving(|bytes| notebook::store(&saved, bytes)));
     let account = ann.open("Ann".to_owned()).await?;
     println!("Ann opens account {account} and pays in 100.");
     println!("  the bank says: {} in the account", ann.deposit(account, 100).await?);
     drop(client);
     node.shutdown().await;
 
-    println!("She withdraws 30. The money is taken, and before a word of it gets out, the power fails.");
+    println!(
+        "She withdraws 30. The money is taken, and before a word of it gets out, the bank's process aborts."
+    );
     let killed = process::Command::new(env::current_exe()?)
         .arg("--dir")
         .arg(&dir)
         .args(["crash", &account.to_string(), "30"])
-        .arg(&notebook)
+        .arg(&saved)
         .status()?;
     if killed.code().is_some() {
         return Err(format!("the bank did not get as far as that: {killed}").into());
@@ -45,7 +48,7 @@ pub(crate) async fn play() -> Result<(), Box<dyn Error>> {
     println!(
         "Ann starts again, too. Her notebook says that her last request has no answer, so she sends it again."
     );
-    let bytes = fs::read(&notebook)?;
+    let bytes = fs::read(&saved)?;
     println!("  the bank says: {} in the account", asked_again(&node.resume(&bytes).await?).await?);
 
     println!("That answer is lost on its way, and the next four as well. She asks and asks.");
@@ -77,15 +80,15 @@ async fn asked_again(client: &NodeClient<Bank>) -> Result<u64, Box<dyn Error>> {
     Ok(codec::decode(&answer?.payload)?)
 }
 
-/// Withdraws, and dies when the money is taken and before the answer is heard.
+/// Withdraws, and aborts when the money is taken and before the answer is heard.
 pub(crate) async fn crash(
     node: &Node<Bank>,
     account: u64,
     amount: u64,
-    notebook: &Path,
+    saved: &Path,
 ) -> Result<(), Box<dyn Error>> {
-    let client = node.resume(&fs::read(notebook)?).await?;
-    let ann = BankClient::new(client.saving(|bytes| fs::write(notebook, bytes)));
+    let client = node.resume(&fs::read(saved)?).await?;
+    let ann = BankClient::new(client.saving(|bytes| notebook::store(saved, bytes)));
     let before = balance(node, account);
     tokio::select! {
         biased;

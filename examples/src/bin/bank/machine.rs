@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use session_runtime::{Context, Deterministic, Rejection, SessionId, State, state_machine};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// What clients may ask of the bank.
 #[state_machine]
@@ -38,6 +39,15 @@ pub(crate) enum Notice {
 pub(crate) enum Refused {
     NoSuchAccount,
     Insufficient { balance: u64 },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchAccount => write!(f, "there is no such account"),
+            Self::Insufficient { balance } => write!(f, "the account holds only {balance}"),
+        }
+    }
 }
 
 #[derive(Default, State)]
