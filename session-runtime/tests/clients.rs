@@ -440,6 +440,18 @@ fn an_answer_lets_the_lowest_request_that_was_busy_go_at_once() {
     assert_eq!(messages(&mut client, ms(20)), [request(2, 2, 0, "b")], "nothing can keep this one out");
     answer(&mut client, ms(30), 2);
     assert_eq!(messages(&mut client, ms(30)), [request(3, 3, 0, "c")]);
+
+    // The same if the answers come before the refusal.
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.submit(ms(0), payload("b")).unwrap();
+    assert_eq!(messages(&mut client, ms(0)).len(), 2);
+    answer(&mut client, ms(10), 1);
+    let busy = || ServerMessage::answer(SESSION, RequestId(2), Err(RequestError::Busy));
+    client.receive(ms(20), busy());
+    assert_eq!(messages(&mut client, ms(20)), [request(2, 2, 0, "b")]);
+    client.receive(ms(30), busy());
+    assert_eq!(messages(&mut client, ms(30)), [], "an old copy's refusal says nothing new");
 }
 
 #[test]

@@ -135,8 +135,6 @@ struct Pending {
     progress: Progress,
     /// Saved bytes hold it, so a client that is restored from them sends it.
     saved: bool,
-    /// The session was full of answers when it came.
-    busy: bool,
     send: Timer,
 }
 
@@ -148,11 +146,22 @@ enum Progress {
     Ready,
     /// It went out at least once, so it may be executed.
     Sent,
+    /// It went out while another was the lowest, and the session was full of answers.
+    Busy,
+    /// It last went out as the lowest, which nothing keeps out.
+    SentLowest,
+}
+
+impl Progress {
+    /// Of a request that goes out now.
+    fn sent(request: RequestId, lowest: RequestId) -> Self {
+        if request == lowest { Self::SentLowest } else { Self::Sent }
+    }
 }
 
 impl Pending {
     fn new(payload: Bytes, send: Timer) -> Self {
-        Self { payload, abandoned: false, progress: Progress::Ready, saved: false, busy: false, send }
+        Self { payload, abandoned: false, progress: Progress::Ready, saved: false, send }
     }
 
     fn is_held(&self) -> bool {
@@ -321,7 +330,7 @@ impl ClientSession {
     /// hold it.
     pub fn abandon(&mut self, request: RequestId) -> Execution {
         match self.pending.get_mut(&request) {
-            Some(pending) if pending.progress == Progress::Sent => pending.abandoned = true,
+            Some(pending) if pending.progress >= Progress::Sent => pending.abandoned = true,
             Some(pending) => {
                 let saved = pending.saved;
                 self.pending.remove(&request);
@@ -387,18 +396,20 @@ impl ClientSession {
     pub fn resend(&mut self) -> impl Iterator<Item = ClientMessage> {
         let session = self.session();
         if session.is_some() {
-            for pending in self.pending.values_mut().filter(|pending| !pending.is_held()) {
-                pending.progress = Progress::Sent;
+            let lowest = self.lowest_pending();
+            for (request, pending) in self.pending.iter_mut().filter(|(_, pending)| !pending.is_held()) {
+                pending.progress = Progress::sent(*request, lowest);
             }
         }
         let client = &*self;
-        let sent = client.pending.iter().filter(|(_, pending)| pending.progress == Progress::Sent);
+        let sent = client.pending.iter().filter(|(_, pending)| pending.progress >= Progress::Sent);
         sent.filter_map(move |(request, _)| client.message(session?, *request))
     }
 
     /// The message of a request that was just taken, without a look at all that may be due: what
     /// [`poll`](Self::poll) would give for it. `None` while the session is not open: then poll gives it later.
     pub fn send(&mut self, now: Duration, request: RequestId) -> Option<ClientMessage> {
+        let lowest = self.lowest_pending();
         let pending = self.pending.get_mut(&request)?;
         pending.progress = pending.progress.max(Progress::Ready);
         let Stage::Open { session, hello } = self.stage else { return None };
@@ -406,7 +417,7 @@ impl ClientSession {
             return None;
         }
         pending.send.sent(now, &self.config);
-        pending.progress = Progress::Sent;
+        pending.progress = Progress::sent(request, lowest);
         self.ack_at = None;
         self.last_sign_of_life = now;
         self.message(session, request)
@@ -502,9 +513,10 @@ impl ClientSession {
 
     fn next_request(&mut self, session: SessionId, now: Duration) -> Option<ClientMessage> {
         let is_due = |pending: &Pending| !pending.is_held() && pending.send.is_due(now);
+        let lowest = self.lowest_pending();
         let (request, pending) = self.pending.iter_mut().find(|(_, pending)| is_due(pending))?;
         pending.send.sent(now, &self.config);
-        pending.progress = Progress::Sent;
+        pending.progress = Progress::sent(*request, lowest);
         let request = *request;
         self.ack_at = None;
         self.message(session, request)
@@ -631,8 +643,11 @@ impl ClientSession {
             // It ends nothing: a copy of it may still run. It is sent again later.
             RequestError::Busy => {
                 if let Some(pending) = self.pending.get_mut(&request) {
-                    pending.busy = true;
+                    if pending.progress == Progress::Sent {
+                        pending.progress = Progress::Busy;
+                    }
                     pending.send.at = pending.send.at.max(now.saturating_add(pending.send.wait));
+                    self.send_first_busy(now);
                 }
             }
             RequestError::ResponseEvicted
@@ -645,7 +660,7 @@ impl ClientSession {
     /// The lowest request moves the watermark, so it runs however full the session is: it need not wait any longer.
     fn send_first_busy(&mut self, now: Duration) {
         if let Some(mut first) = self.pending.first_entry()
-            && std::mem::take(&mut first.get_mut().busy)
+            && first.get().progress == Progress::Busy
         {
             first.get_mut().send = Timer::now(now, &self.config);
         }
