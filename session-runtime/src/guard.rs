@@ -9,8 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
         let message = message(panic.as_ref());
-        // What a panic carries may panic itself when it is dropped.
-        std::mem::forget(panic);
+        // What a panic carries may itself panic when it is dropped. What that one carries is never dropped.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
         message
     })
 }
