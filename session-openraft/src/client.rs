@@ -1,7 +1,7 @@
 //! A client in the node's own process.
 
 use crate::error::NodeError;
-use crate::half::Half;
+use crate::half::{GivingUp, Half};
 use crate::service::Service;
 use bytes::Bytes;
 use session_runtime::client::{Call, ClientError, ClientMessage};
@@ -127,7 +127,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
         request: RequestId,
         message: Option<ClientMessage>,
     ) -> Result<Response, ClientError> {
-        let mut giving_up = GivingUp { half: &self.half, request: Some(request) };
+        let giving_up = GivingUp::of(&self.half, request);
         if let Some(ClientMessage::Request { session, request, lowest_pending, acked, payload }) = message {
             // A number that never went out is neither answered nor in the log: the gate need not be asked.
             let key = SessionKey::new(session, request, &payload);
@@ -144,7 +144,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
             self.half.timers.notify_one();
         }
         let answered = self.half.answer(request).await;
-        giving_up.request = None;
+        giving_up.has_ended();
         answered
     }
 
@@ -173,20 +173,6 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for NodeClient<M> {
         } else if let Some(session) = self.half.session() {
             self.service.disconnect(session, &self.half);
             self.half.fail(&crate::error::Stopped::Shutdown);
-        }
-    }
-}
-
-/// A call whose caller may stop waiting for it at any moment.
-struct GivingUp<'a> {
-    half: &'a Half,
-    request: Option<RequestId>,
-}
-
-impl Drop for GivingUp<'_> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request {
-            self.half.abandon(request);
         }
     }
 }

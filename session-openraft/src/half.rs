@@ -198,15 +198,15 @@ impl Half {
             taken => taken,
         }
         .map_err(|error| lock(&self.state).not_taken(error))?;
+        // Also if `store` panics.
+        let giving_up = GivingUp::of(self, request);
         let stored = bytes.and_then(|bytes| {
             store(&bytes).map_err(|error| {
                 ClientError::Storage(format!("{}, so the command was not sent", not_stored(&error)))
             })
         });
-        if let Err(error) = stored {
-            self.abandon(request);
-            return Err(error);
-        }
+        stored?;
+        giving_up.has_ended();
         self.saved(now());
         Ok((request, lock(&self.state).session.send(now(), request)))
     }
@@ -243,7 +243,7 @@ impl Half {
     }
 
     /// The caller gave up.
-    pub(crate) fn abandon(&self, request: RequestId) {
+    fn abandon(&self, request: RequestId) {
         let mut state = lock(&self.state);
         state.waiting.remove(request);
         state.session.abandon(request);
@@ -460,6 +460,30 @@ impl End {
             Self::Closed(None) => "the session is over; open a new client".to_owned(),
             Self::Stopped(stopped) => stopped.to_string(),
         })
+    }
+}
+
+/// A call whose caller may stop waiting for it at any moment.
+pub(crate) struct GivingUp<'a> {
+    half: &'a Half,
+    request: Option<RequestId>,
+}
+
+impl<'a> GivingUp<'a> {
+    pub(crate) fn of(half: &'a Half, request: RequestId) -> Self {
+        Self { half, request: Some(request) }
+    }
+
+    pub(crate) fn has_ended(mut self) {
+        self.request = None;
+    }
+}
+
+impl Drop for GivingUp<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request {
+            self.half.abandon(request);
+        }
     }
 }
 
