@@ -1,5 +1,7 @@
 //! A node's directory: its log, its last snapshot, and the lock that keeps other processes out.
 
+#[cfg(test)]
+mod answered;
 mod backend;
 mod database;
 mod disk;
@@ -39,6 +41,10 @@ impl<C: LogTypes> Store<C> {
     /// Opens a node's directory, which is made if it is missing, and locks it until everything of the store
     /// is dropped. All of it is read and checked; where something is wrong, nothing is changed.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, StoreError> {
+        #[cfg(test)]
+        if let Some(disk) = answered::disk_in_place_of(dir.as_ref()) {
+            return Self::open_on(disk);
+        }
         Self::open_on(Arc::new(Folder::open(dir.as_ref())?))
     }
 
