@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod answered;
 mod backend;
+mod commits;
 mod database;
 mod disk;
 mod error;
@@ -16,6 +17,7 @@ pub use error::StoreError;
 pub use log::{LogStore, LogTypes, OnAppend, Synced};
 pub use snapshots::SnapshotStore;
 
+use commits::{COMMITS, Commits};
 use database::{Content, Database};
 use disk::UNFINISHED;
 use std::path::Path;
@@ -53,11 +55,14 @@ impl<C: LogTypes> Store<C> {
         let names = disk.names().map_err(|error| StoreError::io(disk.path(""), &error))?;
         let has = |name: &str| names.iter().any(|other| other == name);
         let snapshots = SnapshotStore::open(disk.clone(), &names)?;
-        if !has(LOG) && (has(MARKER) || snapshots.index().is_some()) {
+        if !has(LOG) && (has(MARKER) || has(COMMITS) || snapshots.index().is_some()) {
             return Err(StoreError::MissingLog { path: disk.path(LOG) });
         }
         let (database, content) =
             if has(LOG) { Database::open(&*disk, LOG, false)? } else { new_log(&*disk)? };
+        if has(COMMITS) {
+            database.check_commits(Commits::open(&*disk)?.read()?)?;
+        }
         check_joined(&*disk, content.purged.map(|id| id.index), snapshots.index())?;
         database.release().map_err(|error| StoreError::io(disk.path(LOG), &error))?;
         if !has(MARKER) {
@@ -65,6 +70,7 @@ impl<C: LogTypes> Store<C> {
                 .map_err(|error| StoreError::io(disk.path(MARKER), &error))?;
         }
         snapshots.remove_left_over(&names)?;
+        let database = database.saying(Commits::open(&*disk)?);
         Ok(Self { log: LogStore::on_disk(disk, database, content)?, snapshots })
     }
 

@@ -33,13 +33,15 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
-/// A snapshot up to 20, and a log from 11 to 40.
+/// A snapshot up to 20, and a log from 11 to 42, the last three each with a sync of their own.
 async fn fill(store: &mut Store<TypeConfig>) {
     store.log.save_vote(&Vote::new(1, 1)).await.expect("a vote");
     store.log.blocking_append((0..40).map(|index| entry(index, 300))).await.expect("an append");
     store.snapshots.save(20, &snapshot(5000).with_engine(1, Bytes::new())).expect("a snapshot");
     store.log.purge(id(10)).await.expect("a purge");
-    store.log.blocking_append([entry(40, 300)]).await.expect("an append");
+    for index in 40..43 {
+        store.log.blocking_append([entry(index, 300)]).await.expect("an append");
+    }
 }
 
 /// The files of a store that was closed, and of one whose process was killed.
@@ -117,6 +119,49 @@ fn a_flipped_bit_is_refused_or_harmless() {
             assert!(refused > 100, "{how}: {name} was refused only {refused} times");
         }
     }
+}
+
+/// The file that says how much of the log is durable is never synced, so a power cut may leave it in any state.
+#[test]
+fn a_log_without_its_number_of_commits_is_whole() {
+    for (how, files) in both() {
+        let expected = whole(&files);
+        let number = &files["log.commits"];
+        let mut found: Vec<Vec<u8>> = (0..number.len()).map(|kept| number[..kept].to_vec()).collect();
+        found.extend((0..number.len()).map(|position| {
+            let mut flipped = number.clone();
+            flipped[position] ^= 1 << (position % 8);
+            flipped
+        }));
+        found.push(vec![0; number.len()]);
+        for bytes in found {
+            let mut files = files.clone();
+            let what = format!("{how}: {bytes:?} in log.commits");
+            files.insert("log.commits".to_owned(), bytes);
+            assert_eq!(assert_refused_or_whole(&files, "log.commits", &expected, &what), None);
+        }
+        let mut without = files.clone();
+        without.remove("log.commits");
+        assert_eq!(assert_refused_or_whole(&without, "log.commits", &expected, how), None);
+    }
+}
+
+/// A log of an earlier day beside the files of today.
+#[test]
+fn a_log_that_has_less_than_was_durable_is_refused() {
+    let disk = TestDisk::new();
+    let mut store = open(&disk).expect("a store");
+    block_on(store.log.blocking_append([entry(0, 10)])).expect("an append");
+    let earlier = disk.files()["log.redb"].clone();
+    block_on(store.log.save_vote(&Vote::new(2, 1))).expect("a vote");
+    let mut files = disk.files();
+    let expected = whole(&files);
+    files.insert("log.redb".to_owned(), earlier);
+    let error = assert_refused_or_whole(&files, "log.redb", &expected, "an earlier log").expect("a refusal");
+    assert!(error.to_string().contains("the last 1 of its changes, which were durable,"), "{error}");
+    // A log that is shorter because it was cut back is not that.
+    block_on(store.log.truncate(id(0))).expect("a truncation");
+    assert!(content(open(&TestDisk::of(&disk.files())).expect("a store")).contains("[]"));
 }
 
 /// Some bytes of a file: all of its beginning, and then some of what is not empty.
@@ -206,7 +251,7 @@ fn what_was_left_unfinished_is_removed() {
     let disk = TestDisk::of(&files);
     assert_eq!(content(open(&disk).expect("a store")), expected);
     let names: Vec<_> = disk.files().into_keys().collect();
-    assert_eq!(names, ["log.redb", "snapshot-20-1.session", "store"]);
+    assert_eq!(names, ["log.commits", "log.redb", "snapshot-20-1.session", "store"]);
 }
 
 #[test]
@@ -223,7 +268,7 @@ fn a_snapshot_of_the_same_index_and_a_later_term_takes_the_place() {
     assert_eq!(store.snapshots.index(), Some(7));
     assert_eq!(store.snapshots.load().expect("no failure").expect("a snapshot").meta().term, 2);
     assert!(disk.files().contains_key("snapshot-7-2.session"));
-    assert_eq!(disk.files().len(), 3, "{disk:?}");
+    assert_eq!(disk.files().len(), 4, "{disk:?}");
 }
 
 #[test]
