@@ -69,7 +69,8 @@ impl<C: LogTypes> Store<C> {
             disk::put(&*disk, MARKER, |mut out| std::io::Write::write_all(&mut out, MARKER_TEXT))
                 .map_err(|error| StoreError::io(disk.path(MARKER), &error))?;
         }
-        snapshots.remove_left_over(&names)?;
+        // Asked again, because a name of before may have been put in place since.
+        remove_left_over(&*disk, snapshots.file_name().as_deref())?;
         let database = database.saying(Commits::open(&*disk)?);
         Ok(Self { log: LogStore::on_disk(disk, database, content)?, snapshots })
     }
@@ -91,6 +92,21 @@ fn new_log<C: LogTypes>(disk: &dyn Disk) -> Result<(Database, Content<C>), Store
     database.release().map_err(|error| refused(&error))?;
     disk.rename(&unfinished, LOG).and_then(|()| disk.sync()).map_err(|error| refused(&error))?;
     Ok((database.named(disk.path(LOG)), content))
+}
+
+/// Removes what a process that was stopped left behind: files of this store that were not yet in place, and snapshots
+/// before the last.
+fn remove_left_over(disk: &dyn Disk, snapshot: Option<&str>) -> Result<(), StoreError> {
+    for name in disk.names().map_err(|error| StoreError::io(disk.path(""), &error))? {
+        let left_over = match name.strip_suffix(UNFINISHED) {
+            Some(meant) => meant == LOG || meant == MARKER || snapshots::is_snapshot(meant),
+            None => snapshots::is_snapshot(&name) && Some(&*name) != snapshot,
+        };
+        if left_over {
+            disk.remove(&name).map_err(|error| StoreError::io(disk.path(&name), &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// What was purged from the log must be in the snapshot.

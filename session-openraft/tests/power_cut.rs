@@ -254,7 +254,7 @@ fn a_power_cut_at_any_step_takes_nothing_back() {
 
 #[test]
 fn a_power_cut_while_a_store_is_opened_again_takes_nothing_back() {
-    for step in (0..).step_by(13) {
+    for step in (0..).step_by(23) {
         let disk = TestDisk::new();
         disk.fault(step, Fault::Cut);
         let mut asked = Asked::new();

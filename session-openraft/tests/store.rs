@@ -245,6 +245,7 @@ fn what_was_left_unfinished_is_removed() {
     let expected = whole(&files);
     files.insert("snapshot-30-1.session.tmp".to_owned(), b"half".to_vec());
     files.insert("log.redb.tmp".to_owned(), b"half".to_vec());
+    files.insert("store.tmp".to_owned(), b"half".to_vec());
     // Saved, and the process ended before it removed the one before.
     let older = snapshot(10).with_engine(1, Bytes::new()).to_bytes().expect("bytes");
     files.insert("snapshot-15-1.session".to_owned(), older);
@@ -252,6 +253,33 @@ fn what_was_left_unfinished_is_removed() {
     assert_eq!(content(open(&disk).expect("a store")), expected);
     let names: Vec<_> = disk.files().into_keys().collect();
     assert_eq!(names, ["log.commits", "log.redb", "snapshot-20-1.session", "store"]);
+}
+
+#[test]
+fn a_store_is_made_although_an_earlier_attempt_was_interrupted() {
+    for left in [&["log.redb.tmp"][..], &["store.tmp"], &["log.redb.tmp", "store.tmp"]] {
+        let files = left.iter().map(|name| ((*name).to_owned(), b"half".to_vec())).collect();
+        let disk = TestDisk::of(&files);
+        drop(open(&disk).unwrap_or_else(|error| panic!("{left:?}: {error}")));
+        let names: Vec<_> = disk.files().into_keys().collect();
+        assert_eq!(names, ["log.commits", "log.redb", "store"], "{left:?}");
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_stays() {
+    let [_, (_, mut files)] = both();
+    let theirs =
+        ["notes.tmp", "snapshot-1.session.tmp", "snapshot-01-1.session", "snapshot-1-1.session.bak", ".tmp"];
+    for name in theirs {
+        files.insert(name.to_owned(), b"theirs".to_vec());
+    }
+    let disk = TestDisk::of(&files);
+    drop(open(&disk).expect("a store"));
+    let found = disk.files();
+    for name in theirs {
+        assert_eq!(found.get(name).map(Vec::as_slice), Some(&b"theirs"[..]), "{name}");
+    }
 }
 
 #[test]

@@ -331,11 +331,15 @@ impl Disk for TestDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.lock().rename(NameStep::Rename(from.to_owned(), to.to_owned()))
+        let mut world = self.lock();
+        world.file(from)?;
+        world.rename(NameStep::Rename(from.to_owned(), to.to_owned()))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.lock().rename(NameStep::Remove(name.to_owned()))
+        let mut world = self.lock();
+        world.file(name)?;
+        world.rename(NameStep::Remove(name.to_owned()))
     }
 
     fn sync(&self) -> io::Result<()> {
