@@ -17,6 +17,7 @@ pub use error::StoreError;
 pub use log::{LogStore, LogTypes, OnAppend, Synced};
 pub use snapshots::SnapshotStore;
 
+use bytes::Bytes;
 use commits::{COMMITS, Commits};
 use database::{Content, Database};
 use disk::UNFINISHED;
@@ -63,7 +64,7 @@ impl<C: LogTypes> Store<C> {
         if has(COMMITS) {
             database.check_commits(Commits::open(&*disk)?.read()?)?;
         }
-        check_joined(&*disk, content.purged.map(|id| id.index), snapshots.index())?;
+        check_joined(&*disk, &content, snapshots.index())?;
         database.release().map_err(|error| StoreError::io(disk.path(LOG), &error))?;
         if !has(MARKER) {
             disk::put(&*disk, MARKER, |mut out| std::io::Write::write_all(&mut out, MARKER_TEXT))
@@ -73,6 +74,20 @@ impl<C: LogTypes> Store<C> {
         remove_left_over(&*disk, snapshots.file_name().as_deref())?;
         let database = database.saying(Commits::open(&*disk)?);
         Ok(Self { log: LogStore::on_disk(disk, database, content)?, snapshots })
+    }
+
+    /// Writes down whose machine's store this is, or makes sure that it is this one's. To be called once the store has
+    /// a snapshot of the machine, at the latest of its beginning: from then on it is never without one.
+    pub async fn belongs_to(&self, machine: &str) -> Result<(), StoreError> {
+        match self.log.label() {
+            None => self.log.set_label(Bytes::copy_from_slice(machine.as_bytes())).await,
+            Some(label) if label == machine => Ok(()),
+            Some(label) => Err(StoreError::OtherMachine {
+                path: self.log.path(),
+                found: String::from_utf8_lossy(&label).into_owned(),
+                expected: machine.to_owned(),
+            }),
+        }
     }
 
     /// A store that forgets all when it is dropped, for tests and for measuring what a disk costs.
@@ -109,13 +124,23 @@ fn remove_left_over(disk: &dyn Disk, snapshot: Option<&str>) -> Result<(), Store
     Ok(())
 }
 
-/// What was purged from the log must be in the snapshot.
-fn check_joined(disk: &dyn Disk, purged: Option<u64>, snapshot: Option<u64>) -> Result<(), StoreError> {
-    match (purged, snapshot) {
-        (Some(purged), Some(snapshot)) if purged > snapshot => {
-            Err(StoreError::Gap { path: disk.path(LOG), first: purged.saturating_add(1), snapshot })
+/// What was purged from the log must be in the snapshot, and the log of a machine goes on from one.
+fn check_joined<C: LogTypes>(
+    disk: &dyn Disk,
+    content: &Content<C>,
+    snapshot: Option<u64>,
+) -> Result<(), StoreError> {
+    let missing = |index, term| {
+        let path = disk.path(&snapshots::file_name((index, term)));
+        Err(StoreError::MissingSnapshot { path })
+    };
+    match (content.purged, snapshot) {
+        (Some(purged), Some(snapshot)) if purged.index > snapshot => {
+            let first = purged.index.saturating_add(1);
+            Err(StoreError::Gap { path: disk.path(LOG), first, snapshot })
         }
-        (Some(purged), None) => Err(StoreError::MissingSnapshot { path: disk.path(""), purged }),
+        (Some(purged), None) => missing(purged.index, purged.leader_id.term),
+        (None, None) if content.label.is_some() => missing(0, 0),
         _ => Ok(()),
     }
 }

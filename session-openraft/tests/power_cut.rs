@@ -74,9 +74,10 @@ impl Asked {
 /// Everything a store does, until it fails.
 async fn run(disk: &TestDisk, asked: &mut Asked) -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::<TypeConfig>::open_on(Arc::new(disk.clone()))?;
-    let mut log = store.log;
+    let mut log = store.log.clone();
+    save(&store.snapshots, asked, 0, 0, 10)?;
     asked.ask(|held| held.label = Some(Bytes::from_static(b"a machine")));
-    log.set_label(Bytes::from_static(b"a machine")).await?;
+    store.belongs_to("a machine").await?;
     asked.acknowledge();
     vote(&mut log, asked, Vote::new(1, 1)).await?;
     append(&mut log, asked, 1, 0..1).await?;

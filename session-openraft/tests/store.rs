@@ -202,8 +202,8 @@ fn a_missing_file_is_refused() {
         };
         let error = assert_refused_or_whole(&without(&log), &log, &expected, how);
         assert!(matches!(error, Some(StoreError::MissingLog { .. })), "{how}: {error:?}");
-        let error = assert_refused_or_whole(&without(&snapshot), "disk", &expected, how);
-        assert!(matches!(error, Some(StoreError::MissingSnapshot { purged: 10, .. })), "{how}: {error:?}");
+        let error = assert_refused_or_whole(&without(&snapshot), "snapshot-10-1.session", &expected, how);
+        assert!(matches!(error, Some(StoreError::MissingSnapshot { .. })), "{how}: {error:?}");
         // Without both, the marker still says that there was something.
         let mut neither = without(&log);
         neither.remove(&snapshot);
@@ -211,6 +211,35 @@ fn a_missing_file_is_refused() {
         assert!(matches!(error, Some(StoreError::MissingLog { .. })), "{how}: {error:?}");
         // The marker alone is made again.
         assert_eq!(assert_refused_or_whole(&without("store"), "store", &expected, how), None);
+    }
+}
+
+/// As a node does it: a snapshot of the machine's beginning, then its name, then its log.
+#[test]
+fn the_store_of_a_machine_is_refused_to_another_and_without_its_snapshot() {
+    let disk = TestDisk::new();
+    let mut store = open(&disk).expect("a store");
+    store.snapshots.save(0, &snapshot(10)).expect("a snapshot");
+    block_on(store.belongs_to("Bank")).expect("nobody's so far");
+    let unused = disk.files();
+    block_on(store.log.blocking_append([entry(0, 10)])).expect("an append");
+    drop(store);
+    let store = open(&disk).expect("a store");
+    block_on(store.belongs_to("Bank")).expect("the bank's");
+    let error = block_on(store.belongs_to("Theatre")).expect_err("the bank's");
+    let message = error.to_string();
+    assert!(
+        message.contains("disk/log.redb is the log of the machine `Bank`, not of `Theatre`"),
+        "{message}"
+    );
+    block_on(store.belongs_to("Bank")).expect("still the bank's");
+    drop(store);
+    // It does not begin anew because its beginning was deleted, whoever opens it.
+    for mut files in [unused, disk.files()] {
+        let expected = whole(&files);
+        files.remove("snapshot-0-0.session").expect("the beginning");
+        let error = assert_refused_or_whole(&files, "disk/snapshot-0-0.session", &expected, "no beginning");
+        assert!(matches!(error, Some(StoreError::MissingSnapshot { .. })), "{error:?}");
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a snapshot is at: index, then term, so that the later one is the greater. The index is the log's, which
 /// may be above that of the machine's last action: openraft has entries of its own.
-type Position = (u64, u64);
+pub(super) type Position = (u64, u64);
 
-fn file_name((index, term): Position) -> String {
+pub(super) fn file_name((index, term): Position) -> String {
     format!("snapshot-{index}-{term}.session")
 }
 
