@@ -1,6 +1,9 @@
 //! A node's directory: its log, its last snapshot, and the lock that keeps other processes out.
 
+#[cfg(test)]
+mod answered;
 mod backend;
+mod commits;
 mod database;
 mod disk;
 mod error;
@@ -14,6 +17,8 @@ pub use error::StoreError;
 pub use log::{LogStore, LogTypes, OnAppend, Synced};
 pub use snapshots::SnapshotStore;
 
+use bytes::Bytes;
+use commits::{COMMITS, Commits};
 use database::{Content, Database};
 use disk::UNFINISHED;
 use std::path::Path;
@@ -39,6 +44,10 @@ impl<C: LogTypes> Store<C> {
     /// Opens a node's directory, which is made if it is missing, and locks it until everything of the store
     /// is dropped. All of it is read and checked; where something is wrong, nothing is changed.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, StoreError> {
+        #[cfg(test)]
+        if let Some(disk) = answered::disk_in_place_of(dir.as_ref()) {
+            return Self::open_on(disk);
+        }
         Self::open_on(Arc::new(Folder::open(dir.as_ref())?))
     }
 
@@ -47,19 +56,38 @@ impl<C: LogTypes> Store<C> {
         let names = disk.names().map_err(|error| StoreError::io(disk.path(""), &error))?;
         let has = |name: &str| names.iter().any(|other| other == name);
         let snapshots = SnapshotStore::open(disk.clone(), &names)?;
-        if !has(LOG) && (has(MARKER) || snapshots.index().is_some()) {
+        if !has(LOG) && (has(MARKER) || has(COMMITS) || snapshots.index().is_some()) {
             return Err(StoreError::MissingLog { path: disk.path(LOG) });
         }
         let (database, content) =
             if has(LOG) { Database::open(&*disk, LOG, false)? } else { new_log(&*disk)? };
-        check_joined(&*disk, content.purged.map(|id| id.index), snapshots.index())?;
+        if has(COMMITS) {
+            database.check_commits(Commits::open(&*disk)?.read()?)?;
+        }
+        check_joined(&*disk, &content, snapshots.index())?;
         database.release().map_err(|error| StoreError::io(disk.path(LOG), &error))?;
         if !has(MARKER) {
             disk::put(&*disk, MARKER, |mut out| std::io::Write::write_all(&mut out, MARKER_TEXT))
                 .map_err(|error| StoreError::io(disk.path(MARKER), &error))?;
         }
-        snapshots.remove_left_over(&names)?;
+        // Asked again, because a name of before may have been put in place since.
+        remove_left_over(&*disk, snapshots.file_name().as_deref())?;
+        let database = database.saying(Commits::open(&*disk)?);
         Ok(Self { log: LogStore::on_disk(disk, database, content)?, snapshots })
+    }
+
+    /// Writes down whose machine's store this is, or makes sure that it is this one's. To be called once the store has
+    /// a snapshot of the machine, at the latest of its beginning: from then on it is never without one.
+    pub async fn belongs_to(&self, machine: &str) -> Result<(), StoreError> {
+        match self.log.label() {
+            None => self.log.set_label(Bytes::copy_from_slice(machine.as_bytes())).await,
+            Some(label) if label == machine => Ok(()),
+            Some(label) => Err(StoreError::OtherMachine {
+                path: self.log.path(),
+                found: String::from_utf8_lossy(&label).into_owned(),
+                expected: machine.to_owned(),
+            }),
+        }
     }
 
     /// A store that forgets all when it is dropped, for tests and for measuring what a disk costs.
@@ -81,13 +109,38 @@ fn new_log<C: LogTypes>(disk: &dyn Disk) -> Result<(Database, Content<C>), Store
     Ok((database.named(disk.path(LOG)), content))
 }
 
-/// What was purged from the log must be in the snapshot.
-fn check_joined(disk: &dyn Disk, purged: Option<u64>, snapshot: Option<u64>) -> Result<(), StoreError> {
-    match (purged, snapshot) {
-        (Some(purged), Some(snapshot)) if purged > snapshot => {
-            Err(StoreError::Gap { path: disk.path(LOG), first: purged.saturating_add(1), snapshot })
+/// Removes what a process that was stopped left behind: files of this store that were not yet in place, and snapshots
+/// before the last.
+fn remove_left_over(disk: &dyn Disk, snapshot: Option<&str>) -> Result<(), StoreError> {
+    for name in disk.names().map_err(|error| StoreError::io(disk.path(""), &error))? {
+        let left_over = match name.strip_suffix(UNFINISHED) {
+            Some(meant) => meant == LOG || meant == MARKER || snapshots::is_snapshot(meant),
+            None => snapshots::is_snapshot(&name) && Some(&*name) != snapshot,
+        };
+        if left_over {
+            disk.remove(&name).map_err(|error| StoreError::io(disk.path(&name), &error))?;
         }
-        (Some(purged), None) => Err(StoreError::MissingSnapshot { path: disk.path(""), purged }),
+    }
+    Ok(())
+}
+
+/// What was purged from the log must be in the snapshot, and the log of a machine goes on from one.
+fn check_joined<C: LogTypes>(
+    disk: &dyn Disk,
+    content: &Content<C>,
+    snapshot: Option<u64>,
+) -> Result<(), StoreError> {
+    let missing = |index, term| {
+        let path = disk.path(&snapshots::file_name((index, term)));
+        Err(StoreError::MissingSnapshot { path })
+    };
+    match (content.purged, snapshot) {
+        (Some(purged), Some(snapshot)) if purged.index > snapshot => {
+            let first = purged.index.saturating_add(1);
+            Err(StoreError::Gap { path: disk.path(LOG), first, snapshot })
+        }
+        (Some(purged), None) => missing(purged.index, purged.leader_id.term),
+        (None, None) if content.label.is_some() => missing(0, 0),
         _ => Ok(()),
     }
 }

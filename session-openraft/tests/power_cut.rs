@@ -74,9 +74,10 @@ impl Asked {
 /// Everything a store does, until it fails.
 async fn run(disk: &TestDisk, asked: &mut Asked) -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::<TypeConfig>::open_on(Arc::new(disk.clone()))?;
-    let mut log = store.log;
+    let mut log = store.log.clone();
+    save(&store.snapshots, asked, 0, 0, 10)?;
     asked.ask(|held| held.label = Some(Bytes::from_static(b"a machine")));
-    log.set_label(Bytes::from_static(b"a machine")).await?;
+    store.belongs_to("a machine").await?;
     asked.acknowledge();
     vote(&mut log, asked, Vote::new(1, 1)).await?;
     append(&mut log, asked, 1, 0..1).await?;
@@ -254,7 +255,7 @@ fn a_power_cut_at_any_step_takes_nothing_back() {
 
 #[test]
 fn a_power_cut_while_a_store_is_opened_again_takes_nothing_back() {
-    for step in (0..).step_by(13) {
+    for step in (0..).step_by(23) {
         let disk = TestDisk::new();
         disk.fault(step, Fault::Cut);
         let mut asked = Asked::new();

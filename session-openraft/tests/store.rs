@@ -33,13 +33,15 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
 }
 
-/// A snapshot up to 20, and a log from 11 to 40.
+/// A snapshot up to 20, and a log from 11 to 42, the last three each with a sync of their own.
 async fn fill(store: &mut Store<TypeConfig>) {
     store.log.save_vote(&Vote::new(1, 1)).await.expect("a vote");
     store.log.blocking_append((0..40).map(|index| entry(index, 300))).await.expect("an append");
     store.snapshots.save(20, &snapshot(5000).with_engine(1, Bytes::new())).expect("a snapshot");
     store.log.purge(id(10)).await.expect("a purge");
-    store.log.blocking_append([entry(40, 300)]).await.expect("an append");
+    for index in 40..43 {
+        store.log.blocking_append([entry(index, 300)]).await.expect("an append");
+    }
 }
 
 /// The files of a store that was closed, and of one whose process was killed.
@@ -119,6 +121,49 @@ fn a_flipped_bit_is_refused_or_harmless() {
     }
 }
 
+/// The file that says how much of the log is durable is never synced, so a power cut may leave it in any state.
+#[test]
+fn a_log_without_its_number_of_commits_is_whole() {
+    for (how, files) in both() {
+        let expected = whole(&files);
+        let number = &files["log.commits"];
+        let mut found: Vec<Vec<u8>> = (0..number.len()).map(|kept| number[..kept].to_vec()).collect();
+        found.extend((0..number.len()).map(|position| {
+            let mut flipped = number.clone();
+            flipped[position] ^= 1 << (position % 8);
+            flipped
+        }));
+        found.push(vec![0; number.len()]);
+        for bytes in found {
+            let mut files = files.clone();
+            let what = format!("{how}: {bytes:?} in log.commits");
+            files.insert("log.commits".to_owned(), bytes);
+            assert_eq!(assert_refused_or_whole(&files, "log.commits", &expected, &what), None);
+        }
+        let mut without = files.clone();
+        without.remove("log.commits");
+        assert_eq!(assert_refused_or_whole(&without, "log.commits", &expected, how), None);
+    }
+}
+
+/// A log of an earlier day beside the files of today.
+#[test]
+fn a_log_that_has_less_than_was_durable_is_refused() {
+    let disk = TestDisk::new();
+    let mut store = open(&disk).expect("a store");
+    block_on(store.log.blocking_append([entry(0, 10)])).expect("an append");
+    let earlier = disk.files()["log.redb"].clone();
+    block_on(store.log.save_vote(&Vote::new(2, 1))).expect("a vote");
+    let mut files = disk.files();
+    let expected = whole(&files);
+    files.insert("log.redb".to_owned(), earlier);
+    let error = assert_refused_or_whole(&files, "log.redb", &expected, "an earlier log").expect("a refusal");
+    assert!(error.to_string().contains("the last 1 of its changes, which were durable,"), "{error}");
+    // A log that is shorter because it was cut back is not that.
+    block_on(store.log.truncate(id(0))).expect("a truncation");
+    assert!(content(open(&TestDisk::of(&disk.files())).expect("a store")).contains("[]"));
+}
+
 /// Some bytes of a file: all of its beginning, and then some of what is not empty.
 fn positions(bytes: &[u8]) -> Vec<usize> {
     let beginning = 0..bytes.len().min(400);
@@ -157,8 +202,8 @@ fn a_missing_file_is_refused() {
         };
         let error = assert_refused_or_whole(&without(&log), &log, &expected, how);
         assert!(matches!(error, Some(StoreError::MissingLog { .. })), "{how}: {error:?}");
-        let error = assert_refused_or_whole(&without(&snapshot), "disk", &expected, how);
-        assert!(matches!(error, Some(StoreError::MissingSnapshot { purged: 10, .. })), "{how}: {error:?}");
+        let error = assert_refused_or_whole(&without(&snapshot), "snapshot-10-1.session", &expected, how);
+        assert!(matches!(error, Some(StoreError::MissingSnapshot { .. })), "{how}: {error:?}");
         // Without both, the marker still says that there was something.
         let mut neither = without(&log);
         neither.remove(&snapshot);
@@ -166,6 +211,35 @@ fn a_missing_file_is_refused() {
         assert!(matches!(error, Some(StoreError::MissingLog { .. })), "{how}: {error:?}");
         // The marker alone is made again.
         assert_eq!(assert_refused_or_whole(&without("store"), "store", &expected, how), None);
+    }
+}
+
+/// As a node does it: a snapshot of the machine's beginning, then its name, then its log.
+#[test]
+fn the_store_of_a_machine_is_refused_to_another_and_without_its_snapshot() {
+    let disk = TestDisk::new();
+    let mut store = open(&disk).expect("a store");
+    store.snapshots.save(0, &snapshot(10)).expect("a snapshot");
+    block_on(store.belongs_to("Bank")).expect("nobody's so far");
+    let unused = disk.files();
+    block_on(store.log.blocking_append([entry(0, 10)])).expect("an append");
+    drop(store);
+    let store = open(&disk).expect("a store");
+    block_on(store.belongs_to("Bank")).expect("the bank's");
+    let error = block_on(store.belongs_to("Theatre")).expect_err("the bank's");
+    let message = error.to_string();
+    assert!(
+        message.contains("disk/log.redb is the log of the machine `Bank`, not of `Theatre`"),
+        "{message}"
+    );
+    block_on(store.belongs_to("Bank")).expect("still the bank's");
+    drop(store);
+    // It does not begin anew because its beginning was deleted, whoever opens it.
+    for mut files in [unused, disk.files()] {
+        let expected = whole(&files);
+        files.remove("snapshot-0-0.session").expect("the beginning");
+        let error = assert_refused_or_whole(&files, "disk/snapshot-0-0.session", &expected, "no beginning");
+        assert!(matches!(error, Some(StoreError::MissingSnapshot { .. })), "{error:?}");
     }
 }
 
@@ -200,13 +274,41 @@ fn what_was_left_unfinished_is_removed() {
     let expected = whole(&files);
     files.insert("snapshot-30-1.session.tmp".to_owned(), b"half".to_vec());
     files.insert("log.redb.tmp".to_owned(), b"half".to_vec());
+    files.insert("store.tmp".to_owned(), b"half".to_vec());
     // Saved, and the process ended before it removed the one before.
     let older = snapshot(10).with_engine(1, Bytes::new()).to_bytes().expect("bytes");
     files.insert("snapshot-15-1.session".to_owned(), older);
     let disk = TestDisk::of(&files);
     assert_eq!(content(open(&disk).expect("a store")), expected);
     let names: Vec<_> = disk.files().into_keys().collect();
-    assert_eq!(names, ["log.redb", "snapshot-20-1.session", "store"]);
+    assert_eq!(names, ["log.commits", "log.redb", "snapshot-20-1.session", "store"]);
+}
+
+#[test]
+fn a_store_is_made_although_an_earlier_attempt_was_interrupted() {
+    for left in [&["log.redb.tmp"][..], &["store.tmp"], &["log.redb.tmp", "store.tmp"]] {
+        let files = left.iter().map(|name| ((*name).to_owned(), b"half".to_vec())).collect();
+        let disk = TestDisk::of(&files);
+        drop(open(&disk).unwrap_or_else(|error| panic!("{left:?}: {error}")));
+        let names: Vec<_> = disk.files().into_keys().collect();
+        assert_eq!(names, ["log.commits", "log.redb", "store"], "{left:?}");
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_stays() {
+    let [_, (_, mut files)] = both();
+    let theirs =
+        ["notes.tmp", "snapshot-1.session.tmp", "snapshot-01-1.session", "snapshot-1-1.session.bak", ".tmp"];
+    for name in theirs {
+        files.insert(name.to_owned(), b"theirs".to_vec());
+    }
+    let disk = TestDisk::of(&files);
+    drop(open(&disk).expect("a store"));
+    let found = disk.files();
+    for name in theirs {
+        assert_eq!(found.get(name).map(Vec::as_slice), Some(&b"theirs"[..]), "{name}");
+    }
 }
 
 #[test]
@@ -223,7 +325,7 @@ fn a_snapshot_of_the_same_index_and_a_later_term_takes_the_place() {
     assert_eq!(store.snapshots.index(), Some(7));
     assert_eq!(store.snapshots.load().expect("no failure").expect("a snapshot").meta().term, 2);
     assert!(disk.files().contains_key("snapshot-7-2.session"));
-    assert_eq!(disk.files().len(), 3, "{disk:?}");
+    assert_eq!(disk.files().len(), 4, "{disk:?}");
 }
 
 #[test]

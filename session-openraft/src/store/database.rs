@@ -1,6 +1,7 @@
 //! The log as redb holds it: one table of entries by index, one of small facts.
 
 use super::backend::Backend;
+use super::commits::Commits;
 use super::disk::Disk;
 use super::error::StoreError;
 use super::log::LogTypes;
@@ -14,6 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 const FACTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("facts");
@@ -127,6 +129,10 @@ pub(super) struct Database {
     redb: redb::Database,
     backend: Backend,
     path: PathBuf,
+    /// How many transactions were made. Only the writer makes them.
+    commits: AtomicU64,
+    /// Where that is said once they are durable.
+    said: Option<Commits>,
 }
 
 impl Database {
@@ -143,11 +149,17 @@ impl Database {
         // redb panics on some damaged files.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let redb = checked(&backend).map_err(|error| StoreError::database(path.clone(), error))?;
-            let database = Self { redb, backend: backend.clone(), path: path.clone() };
+            let mut database = Self {
+                redb,
+                backend: backend.clone(),
+                path: path.clone(),
+                commits: AtomicU64::new(0),
+                said: None,
+            };
             if new {
                 database.create()?;
             }
-            database.check_format()?;
+            database.commits = database.check_format()?.into();
             let content = database.content()?;
             Ok((database, content))
         }));
@@ -161,6 +173,20 @@ impl Database {
         self.backend.release()
     }
 
+    /// Refuses a log that has less than was durable.
+    pub(super) fn check_commits(&self, durable: Option<u64>) -> Result<(), StoreError> {
+        let missing = durable.unwrap_or(0).saturating_sub(self.commits.load(Ordering::Relaxed));
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(self.damaged(format!("the last {missing} of its changes, which were durable, cannot be read")))
+    }
+
+    /// The same database, which says there how many of its transactions are durable.
+    pub(super) fn saying(self, said: Commits) -> Self {
+        Self { said: Some(said), ..self }
+    }
+
     /// The same database, whose file was renamed.
     pub(super) fn named(self, path: PathBuf) -> Self {
         Self { path, ..self }
@@ -170,8 +196,8 @@ impl Database {
         &self.path
     }
 
-    /// Refuses what a later release wrote.
-    fn check_format(&self) -> Result<(), StoreError> {
+    /// Refuses what a later release wrote. Returns how many transactions were made.
+    fn check_format(&self) -> Result<u64, StoreError> {
         let reading = self.redb.begin_read().map_err(|error| self.failed(error))?;
         let facts = match reading.open_table(FACTS) {
             // redb makes an empty database of an empty file.
@@ -179,7 +205,7 @@ impl Database {
             facts => facts.map_err(|error| self.failed(error))?,
         };
         match self.fact(&facts, "format")? {
-            Some(FORMAT) => Ok(()),
+            Some(FORMAT) => Ok(self.fact(&facts, "commits")?.unwrap_or(0)),
             Some(version) => Err(StoreError::UnknownFormat { path: self.path.clone(), version }),
             None => Err(self.damaged("it has no format version".to_owned())),
         }
@@ -276,8 +302,15 @@ impl Database {
                 Change::Label(label) => self.set(&mut facts, "label", label)?,
             }
         }
+        let commits = self.commits.load(Ordering::Relaxed).saturating_add(1);
+        self.set(&mut facts, "commits", &commits)?;
         drop((entries, facts));
-        writing.commit().map_err(|error| self.failed(error))
+        writing.commit().map_err(|error| self.failed(error))?;
+        self.commits.store(commits, Ordering::Relaxed);
+        if let Some(said) = &self.said {
+            said.write(commits);
+        }
+        Ok(())
     }
 
     fn fact<T: DeserializeOwned>(

@@ -41,12 +41,19 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The beginning of the log was purged, because a snapshot had it, and there is no snapshot now.
+    /// The log goes on from a snapshot, and there is none.
     MissingSnapshot {
-        /// The directory.
+        /// Where it should be, or a later one beside it.
         path: PathBuf,
-        /// The last index that was purged.
-        purged: u64,
+    },
+    /// The log is another machine's.
+    OtherMachine {
+        /// The log's file.
+        path: PathBuf,
+        /// The name of the machine that the log is of.
+        found: String,
+        /// The name of the machine that was to have it.
+        expected: String,
     },
     /// The snapshot is damaged, or another machine's, or a later build's.
     Snapshot {
@@ -159,10 +166,16 @@ impl fmt::Display for StoreError {
                  with an empty one if other nodes have its data",
                 path.display()
             ),
-            Self::MissingSnapshot { path, purged } => write!(
+            Self::MissingSnapshot { path } => write!(
                 f,
-                "{} has no snapshot, and its log no longer has the entries up to {purged}, which were in one; put the \
-                 whole directory back from a backup",
+                "the snapshot {} is missing, or the later one that was in its place: the log goes on from there, and \
+                 nothing else has what was before; put the whole directory back from a backup",
+                path.display()
+            ),
+            Self::OtherMachine { path, found, expected } => write!(
+                f,
+                "{} is the log of the machine `{found}`, not of `{expected}`; open its directory with `{found}`, and \
+                 give `{expected}` one of its own",
                 path.display()
             ),
             Self::Snapshot { path, error } => write!(

@@ -13,6 +13,7 @@ use openraft::{
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::ops::{Bound, RangeBounds};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 
@@ -173,6 +174,14 @@ impl<C: LogTypes> LogStore<C> {
             state.skips.clone()
         };
         self.write(Change::Skips(skips)).await
+    }
+
+    /// The log's file, for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        self.shared
+            .written
+            .as_ref()
+            .map_or_else(|| "the log in memory".into(), |written| written.database.path().clone())
     }
 
     /// What the log was said to be of.

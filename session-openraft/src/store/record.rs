@@ -70,6 +70,22 @@ pub(super) fn decode<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T,
     codec::decode_state(body).map_err(|error| format!("`{name}`: {error}"))
 }
 
+/// The bytes of a number.
+pub(super) const NUMBER: usize = CHECKSUM + size_of::<u64>();
+
+/// Encodes a number, always in as many bytes.
+pub(super) fn encode_number(number: u64) -> [u8; NUMBER] {
+    let mut out = [0; NUMBER];
+    out[CHECKSUM..].copy_from_slice(&number.to_le_bytes());
+    seal(&mut out);
+    out
+}
+
+/// Decodes a number, if these bytes are one.
+pub(super) fn decode_number(bytes: &[u8]) -> Option<u64> {
+    take_u64(unseal(bytes)?).map(|(number, _)| number)
+}
+
 fn seal(record: &mut [u8]) {
     if let Some((checksum, body)) = record.split_first_chunk_mut::<CHECKSUM>() {
         *checksum = codec::payload_hash(body).to_le_bytes();

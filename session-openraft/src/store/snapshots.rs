@@ -1,6 +1,6 @@
 //! The last snapshot, one file, put in place in one step.
 
-use super::disk::{self, Disk, UNFINISHED};
+use super::disk::{self, Disk};
 use super::error::StoreError;
 use session_runtime::{Snapshot, SnapshotError};
 use std::fmt;
@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a snapshot is at: index, then term, so that the later one is the greater. The index is the log's, which
 /// may be above that of the machine's last action: openraft has entries of its own.
-type Position = (u64, u64);
+pub(super) type Position = (u64, u64);
 
-fn file_name((index, term): Position) -> String {
+pub(super) fn file_name((index, term): Position) -> String {
     format!("snapshot-{index}-{term}.session")
 }
 
@@ -19,6 +19,11 @@ fn parse(name: &str) -> Option<Position> {
     let (index, term) = name.strip_prefix("snapshot-")?.strip_suffix(".session")?.split_once('-')?;
     let position = (index.parse().ok()?, term.parse().ok()?);
     (file_name(position) == name).then_some(position)
+}
+
+/// Whether a file of this name is a snapshot.
+pub(super) fn is_snapshot(name: &str) -> bool {
+    parse(name).is_some()
 }
 
 /// The last snapshot. Its clones are the same store.
@@ -62,17 +67,9 @@ impl SnapshotStore {
         self.disk.as_ref().map(Arc::downgrade)
     }
 
-    /// Removes what a process that was stopped while it saved left behind.
-    pub(super) fn remove_left_over(&self, names: &[String]) -> Result<(), StoreError> {
-        let Some(disk) = &self.disk else { return Ok(()) };
-        let current = self.lock().position;
-        for name in names {
-            let older = parse(name).is_some_and(|position| Some(position) != current);
-            if older || name.ends_with(UNFINISHED) {
-                disk.remove(name).map_err(|error| StoreError::io(disk.path(name), &error))?;
-            }
-        }
-        Ok(())
+    /// The name of the last snapshot's file.
+    pub(super) fn file_name(&self) -> Option<String> {
+        self.lock().position.map(file_name)
     }
 
     /// The index of the last log entry in the last snapshot.

@@ -1,20 +1,26 @@
 //! A disk whose power can be cut between any two steps, and which then has only what was synced - or, as real
 //! ones do, some of the rest.
 
+use super::store::{Disk, SyncedFile};
 use redb::StorageBackend;
-use session_openraft::store::{Disk, SyncedFile};
 use session_runtime::testing::Dice;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Cursor, Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a disk hangs, where it does: longer than it takes to answer everybody who is not made to wait for it.
+const HANGS: Duration = Duration::from_millis(8);
 
 /// What happens at one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The step and all after it fail.
     Cut,
+    /// The disk hangs at the step, and then it and all after it fail.
+    HangsAndCut,
     /// The step fails, those after it do not.
     Fails(io::ErrorKind),
 }
@@ -139,8 +145,11 @@ impl World {
         let number = self.steps;
         self.steps += 1;
         match self.fault {
-            Some((step, Fault::Cut)) if step == number => {
+            Some((step, fault @ (Fault::Cut | Fault::HangsAndCut))) if step == number => {
                 self.off = true;
+                if fault == Fault::HangsAndCut {
+                    std::thread::sleep(HANGS);
+                }
                 Err(io::Error::other("the power was cut"))
             }
             Some((step, Fault::Fails(kind))) if step == number => Err(kind.into()),
@@ -322,11 +331,15 @@ impl Disk for TestDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.lock().rename(NameStep::Rename(from.to_owned(), to.to_owned()))
+        let mut world = self.lock();
+        world.file(from)?;
+        world.rename(NameStep::Rename(from.to_owned(), to.to_owned()))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.lock().rename(NameStep::Remove(name.to_owned()))
+        let mut world = self.lock();
+        world.file(name)?;
+        world.rename(NameStep::Remove(name.to_owned()))
     }
 
     fn sync(&self) -> io::Result<()> {

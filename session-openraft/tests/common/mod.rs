@@ -3,6 +3,7 @@
 
 pub(crate) mod disk;
 
+use session_openraft::store;
 use session_runtime::{SessionStateMachine, Snapshot, State, state_machine};
 
 /// A machine whose state is of no interest.
