@@ -123,6 +123,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
             None => Store::in_memory(),
         };
         let (machine, snapshot) = restore::<M>(&config, &store)?;
+        store.belongs_to(M::SCHEMA.name).await?;
         let position = Position::of(&snapshot).map_err(|error| stopped(&error))?;
         let skips = take_skips(&config, &mut store, position.last.index()).await?;
         let service = Arc::new(Service::new(config, machine, skips));

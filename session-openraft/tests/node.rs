@@ -151,6 +151,25 @@ async fn a_machine_of_another_name_or_shape_is_refused() {
 }
 
 #[tokio::test]
+async fn a_directory_whose_snapshot_was_deleted_is_refused_to_all() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    BankClient::new(node.client().await.unwrap()).open("ada".to_owned()).await.unwrap();
+    node.shutdown().await;
+    let beginning = dir.path().join("snapshot-0-0.session");
+    let bytes = std::fs::read(&beginning).unwrap();
+    std::fs::remove_file(&beginning).unwrap();
+    let other = Node::<Other>::open(dir.path()).await.map(|_| ()).unwrap_err();
+    let same = Node::<Bank>::open(dir.path()).await.map(|_| ()).unwrap_err();
+    for error in [other, same] {
+        assert!(error.to_string().contains("snapshot-0-0.session is missing"), "{error}");
+    }
+    // Nothing was changed by it.
+    std::fs::write(&beginning, bytes).unwrap();
+    Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
+}
+
+#[tokio::test]
 async fn a_directory_in_use_is_refused() {
     let dir = dir();
     let node = Node::<Bank>::open(dir.path()).await.unwrap();
