@@ -3,6 +3,7 @@
 mod client;
 mod command;
 mod derives;
+mod docs;
 mod machine;
 mod state;
 mod wire;
@@ -15,6 +16,8 @@ use syn::{Attribute, DeriveInput};
 
 pub(crate) use command::{derive_command, derive_query};
 pub(crate) use derives::{derive_deterministic, derive_rejection};
+#[cfg(test)]
+pub(crate) use docs::unlinked;
 pub(crate) use state::derive_state;
 
 /// The attribute, on an enum or on an impl block.

@@ -271,6 +271,38 @@ fn another_word_is_no_slip() {
     }
 }
 
+#[test]
+fn what_is_made_of_a_method_has_its_docs_without_links_that_lead_from_it() {
+    for (line, copied) in [
+        (" See [`Self::helper`] and [helper()].", " See `Self::helper` and helper()."),
+        (" See [this](Self::helper), [that][fn@helper] and [`Refused`][].", " See this, that and `Refused`."),
+        (" [that]: Self::helper", " "),
+        (" [RFC 1]: https://example.org", " [RFC 1]: https://example.org"),
+        (
+            " See [the page](https://example.org) and [RFC 1].",
+            " See [the page](https://example.org) and [RFC 1].",
+        ),
+        (" The `[index]` of ``a[i]``, [0, 1], [ ] and [", " The `[index]` of ``a[i]``, [0, 1], [ ] and ["),
+        (" Half a `tick and [`half", " Half a `tick and [`half"),
+    ] {
+        assert_eq!(expand::unlinked(line), copied);
+    }
+    let machine = quote! {
+        impl Counter {
+            /// See [`Self::helper`].
+            #[query]
+            fn value(&self) -> u64 { self.value }
+        }
+    };
+    let expansion = expand::state_machine(quote!(command = CounterCommand), &machine).to_string();
+    assert_eq!(expansion.matches("See [`Self::helper`]").count(), 1, "the method's own: {expansion}");
+    assert_eq!(
+        expansion.matches("See `Self::helper`").count(),
+        2,
+        "the client's and the query's: {expansion}"
+    );
+}
+
 /// Code without what the book leaves out: spaces, last commas, and the paths of what everybody knows.
 fn bare(code: &str) -> String {
     let mut bare: String = code.chars().filter(|c| !c.is_whitespace()).collect();

@@ -1,6 +1,7 @@
 //! The impl block of the handlers.
 
 use super::command::without_repeated_attribute;
+use super::docs::shown;
 use super::wire::checked;
 use super::{
     allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of, without_self,
@@ -308,18 +309,6 @@ pub(super) fn without_bounds(generics: &Generics) -> Generics {
 /// `Self` in a signature means the machine; outside its impl block it must be written out.
 pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStream {
     without_self(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
-}
-
-/// Docs and deprecation of a method, for what is generated after it.
-pub(super) fn shown(method: &Method, otherwise: &str) -> TokenStream {
-    let forwarded: Vec<&Attribute> = method
-        .attrs
-        .iter()
-        .filter(|attr| attr.path().is_ident("doc") || attr.path().is_ident("deprecated"))
-        .collect();
-    let has_docs = forwarded.iter().any(|attr| attr.path().is_ident("doc"));
-    let otherwise = (!has_docs).then(|| quote!(#[doc = #otherwise]));
-    quote!(#otherwise #(#forwarded)*)
 }
 
 /// The type a method returns.
