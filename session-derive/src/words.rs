@@ -81,6 +81,13 @@ pub(crate) const CFG_FIELD: &str = "a field under `#[cfg]` would give the same c
      builds; add a variant instead";
 pub(crate) const SERDE_CRATE: &str = "`#[state_machine]` sets serde's `crate` itself; remove this";
 
+pub(crate) fn twins_differ(variant: &str) -> String {
+    format!(
+        "this `{variant}` differs from the one above, but both are one command, whose bytes must mean the same in \
+         every build; give it the same fields and the same `since`, and make what is new a variant of its own"
+    )
+}
+
 pub(crate) fn derived_already(names: &[String]) -> String {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     format!(

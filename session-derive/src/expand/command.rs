@@ -42,6 +42,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     without_second_derives(&mut enumeration.attrs, &errors);
     let before = errors.count();
     check_cfgs(&enumeration, &errors);
+    check_twins(&enumeration, &errors);
     let sound = errors.count() == before;
     without_refused_serde(&mut enumeration, &errors);
     // Where a variant is under `cfg`, the derive is told about all of them, and sees whether one is missing.
@@ -158,6 +159,35 @@ fn check_cfgs(enumeration: &ItemEnum, errors: &Errors) {
             }
         }
     }
+}
+
+/// Twins are one command in different builds, so they are alike inside.
+fn check_twins(enumeration: &ItemEnum, errors: &Errors) {
+    let conditional = || enumeration.variants.iter().filter(|variant| is_conditional(variant));
+    for variant in conditional() {
+        let first = conditional().find(|other| other.ident == variant.ident);
+        if first.is_some_and(|first| inside(first) != inside(variant)) {
+            errors.on(&variant.ident, words::twins_differ(&text_of(&variant.ident)));
+        }
+    }
+}
+
+/// What is inside a command, as text: its `since`, its fields, and what serde is told about them.
+fn inside(variant: &Variant) -> String {
+    let mut variant = variant.clone();
+    variant.discriminant = None;
+    let is_inside = |attr: &Attribute| attr.path().is_ident("serde") || attr.path().is_ident("since");
+    variant.attrs.retain(is_inside);
+    for field in &mut variant.fields {
+        field.attrs.retain(is_inside);
+    }
+    // A comma behind the last field is nothing.
+    match &mut variant.fields {
+        Fields::Named(fields) => fields.named.pop_punct(),
+        Fields::Unnamed(fields) => fields.unnamed.pop_punct(),
+        Fields::Unit => None,
+    };
+    variant.to_token_stream().to_string()
 }
 
 /// The hidden derive: the table of variants, the mirror, and the probes of the fields.
