@@ -332,12 +332,17 @@ fn commands(expansion: &Expansion<'_>) -> TokenStream {
             type #alias = <__Mirror as #krate::__private::Checked<{ #check }>>::Itself;
         }
     });
+    let rows = machine.handlers.iter().map(|handler| {
+        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
+        quote!(#(#cfgs)* #name)
+    });
     let table = quote!(#krate::__private::CommandOf::<#command>::TABLE);
     let at_command = placed(krate, command.span());
     let name = type_text(command);
     let check = quote_spanned!(command.span()=> #at_command::__private::check_command(__TABLE, #name));
     quote! {
         const __TABLE: #krate::__private::Table = #table;
+        const __HANDLERS: &[&::core::primitive::str] = &[#(#rows),*];
         type __Command = <#command as #krate::__private::Checked<{ #check }>>::Itself;
         type __Mirror = <__Command as #krate::__private::Mirrored>::Mirror;
         #(#handlers)*
@@ -359,7 +364,7 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
     let at_handler = placed(krate, ident.span());
     let found = quote_spanned! {ident.span()=>
         #at_handler::__private::check_handler(
-            __TABLE, #enumeration, #position, #variant, #name, #count, #has_context
+            __TABLE, __HANDLERS, #enumeration, #position, #variant, #name, #count, #has_context
         )
     };
     let arguments = handler.params.iter().enumerate().map(|(index, param)| {
@@ -378,14 +383,10 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
 /// What the compiler checks over all of the block.
 fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, command, machine, .. } = expansion;
-    let rows = machine.handlers.iter().map(|handler| {
-        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
-        quote!(#(#cfgs)* #name)
-    });
     let missing = machine.whole.then(|| {
         let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
-            const _: () = #krate::__private::check_all_handled(__TABLE, &[#(#rows),*]);
+            const _: () = #krate::__private::check_all_handled(__TABLE, __HANDLERS);
         }
     });
     let version = machine.args.version.as_ref().map(|version| {

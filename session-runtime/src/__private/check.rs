@@ -127,12 +127,17 @@ const fn find(variants: &[Variant], from: usize, name: &str) -> Option<Variant> 
 
 /// Whether two names differ by a slip: one letter more, less or other, two of them swapped, or capitals.
 const fn is_near(left: &str, right: &str) -> bool {
+    slip(left, right) <= 2
+}
+
+/// How many letters there are between what two names begin with and what they end with.
+const fn slip(left: &str, right: &str) -> usize {
     if left.eq_ignore_ascii_case(right) {
-        return true;
+        return 0;
     }
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len().abs_diff(right.len()) > 1 {
-        return false;
+        return usize::MAX;
     }
     let shorter = if left.len() < right.len() { left.len() } else { right.len() };
     let mut start = 0;
@@ -144,7 +149,25 @@ const fn is_near(left: &str, right: &str) -> bool {
         end += 1;
     }
     let longer = if left.len() > right.len() { left.len() } else { right.len() };
-    longer - start - end <= 2
+    longer - start - end
+}
+
+/// The variant without a handler that a handler without a variant was most likely meant for.
+const fn meant(variants: &[Variant], handlers: &[&str], handler: &str) -> Option<&'static str> {
+    let mut nearest: Option<&'static str> = None;
+    let mut at = 0;
+    while at < variants.len() {
+        let name = variants[at].name;
+        let is_nearer = match nearest {
+            None => is_near(name, handler),
+            Some(other) => slip(name, handler) < slip(other, handler),
+        };
+        if is_nearer && !contains_from(handlers, at, name) {
+            nearest = Some(name);
+        }
+        at += 1;
+    }
+    nearest
 }
 
 /// Checks that the type is an enum of commands.
@@ -158,8 +181,8 @@ pub const fn check_command(table: Table, name: &str) -> bool {
     true
 }
 
-/// Checks that every command has a handler, or says which have none. One whose name is nearly that of a handler
-/// without a command is left to the error about that handler.
+/// Checks that every command has a handler, or says which have none. One for which a handler without a command was
+/// meant is left to the error about that handler.
 #[track_caller]
 pub const fn check_all_handled(table: Table, handlers: &[&str]) {
     let variants = table.variants;
@@ -194,7 +217,11 @@ const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
 const fn is_misspelled(variants: &[Variant], handlers: &[&str], variant: &str) -> bool {
     let mut at = 0;
     while at < handlers.len() {
-        if is_near(handlers[at], variant) && find(variants, at, handlers[at]).is_none() {
+        if is_near(handlers[at], variant)
+            && find(variants, at, handlers[at]).is_none()
+            && let Some(meant) = meant(variants, handlers, handlers[at])
+            && equal(meant, variant)
+        {
             return true;
         }
         at += 1;
@@ -228,8 +255,10 @@ const fn count(fields: Fields) -> usize {
 
 /// Checks that a handler has a variant, and as many arguments as that has fields.
 #[track_caller]
+#[allow(clippy::too_many_arguments)] // each is a literal of generated code
 pub const fn check_handler(
     table: Table,
+    handlers: &[&str],
     command: &str,
     position: usize,
     variant: &str,
@@ -238,7 +267,11 @@ pub const fn check_handler(
     has_context: bool,
 ) -> Fields {
     let Some(Variant { fields, .. }) = find(table.variants, position, variant) else {
-        assert!(!table.is_command, "{}", unknown(table.variants, command, variant, handler).as_str());
+        assert!(
+            !table.is_command,
+            "{}",
+            unknown(table.variants, handlers, command, variant, handler).as_str()
+        );
         return Fields::Unit;
     };
     let all = count(fields) == arguments;
@@ -246,17 +279,18 @@ pub const fn check_handler(
     fields
 }
 
-const fn unknown(variants: &[Variant], command: &str, variant: &str, handler: &str) -> Text {
+const fn unknown(
+    variants: &[Variant],
+    handlers: &[&str],
+    command: &str,
+    variant: &str,
+    handler: &str,
+) -> Text {
     let mut text = Text::new().push("no variant `").push(variant).push("` in `").push(command);
     text = text.push("` for the handler `").push(handler).push("`; ");
-    let mut at = 0;
-    while at < variants.len() {
-        let near = variants[at].name;
-        if is_near(near, variant) {
-            text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
-            return text.push(" A helper belongs in another impl block");
-        }
-        at += 1;
+    if let Some(near) = meant(variants, handlers, variant) {
+        text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
+        return text.push(" A helper belongs in another impl block");
     }
     text.push("add the variant, mark what only reads `#[query]`, or move a helper to another impl block")
 }
