@@ -367,14 +367,19 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
             __TABLE, __HANDLERS, #enumeration, #position, #variant, #name, #count, #has_context
         )
     };
+    if handler.params.is_empty() {
+        return quote!(let _ = #found; true);
+    }
+    let names = format_ident!("__names", span = Span::mixed_site());
+    let written = handler.params.iter().map(|param| param.written.map_or_else(|| "_".to_owned(), text_of));
     let arguments = handler.params.iter().enumerate().map(|(index, param)| {
-        let written = param.written.map_or_else(|| "_".to_owned(), text_of);
         let place = param.place;
         let at_argument = placed(krate, place);
-        quote_spanned!(place=> #at_argument::__private::check_argument(#fields, #variant, #index, #written);)
+        quote_spanned!(place=> #at_argument::__private::check_argument(#fields, #variant, #index, #names);)
     });
     quote! {
         let #fields = #found;
+        let #names = &[#(#written),*];
         #(#arguments)*
         true
     }

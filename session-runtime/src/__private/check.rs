@@ -314,16 +314,21 @@ const fn miscounted(variant: &str, fields: Fields, arguments: usize, has_context
     }
 }
 
-/// Checks that an argument is named like the field in its place.
+/// Checks that an argument is named like the field in its place. The first that is not says so of the others, too:
+/// only one of these checks can fail.
 #[track_caller]
-pub const fn check_argument(fields: Fields, variant: &str, index: usize, name: &str) {
-    if let Fields::Struct(fields) = fields
-        && index < fields.len()
-    {
-        let expected = fields[index].0;
-        let fits = equal(name, expected) || is_same(name, expected) && position_of(fields, name).is_none();
-        assert!(fits, "{}", misnamed(fields, variant, expected, name).as_str());
+pub const fn check_argument(fields: Fields, variant: &str, index: usize, names: &[&str]) {
+    if let Fields::Struct(fields) = fields {
+        assert!(fits(fields, names, index), "{}", misnamed(fields, variant, names, index).as_str());
     }
+}
+
+const fn fits(fields: &[(&str, &str)], names: &[&str], index: usize) -> bool {
+    if index >= fields.len() {
+        return true; // said of their number
+    }
+    let (name, expected) = (names[index], fields[index].0);
+    equal(name, expected) || is_same(name, expected) && position_of(fields, name).is_none()
 }
 
 /// Whether two names are the same but for a leading underscore.
@@ -349,22 +354,37 @@ const fn position_of(fields: &[(&str, &str)], name: &str) -> Option<usize> {
     None
 }
 
-const fn misnamed(fields: &[(&str, &str)], variant: &str, expected: &str, name: &str) -> Text {
-    let text = Text::new();
+const fn misnamed(fields: &[(&str, &str)], variant: &str, names: &[&str], index: usize) -> Text {
+    let (name, expected) = (names[index], fields[index].0);
+    let mut text = Text::new();
     if equal(name, "_") {
-        let text = text.push("this argument is the field `").push(expected).push("` of `").push(variant);
-        return text.push("`; give it that name, or `_").push(expected).push("` if it is not used");
-    }
-    let text = if position_of(fields, without_underscore(name)).is_some() {
-        let text = text.push("`").push(name).push("` stands where `").push(variant).push("` has `");
-        text.push(expected).push("`; keep the order of the fields: ")
+        text = text.push("this argument is the field `").push(expected).push("` of `").push(variant);
+        text = text.push("`; give it that name, or `_").push(expected).push("` if it is not used");
+    } else if is_field(fields, name) {
+        text = text.push("`").push(name).push("` stands where `").push(variant).push("` has `");
+        text = list(text.push(expected).push("`; keep the order of the fields: "), fields);
     } else {
-        let text = text.push("`").push(variant).push("` has no field `").push(name).push("`; ");
+        text = text.push("`").push(variant).push("` has no field `").push(name).push("`; ");
         let here = if is_near(name, expected) { "did you mean `" } else { "in this place it has `" };
-        let text = text.push(here).push(expected).push("`");
-        text.push(if is_near(name, expected) { "? Its fields are " } else { "; its fields are " })
-    };
-    list(text, fields)
+        text = text.push(here).push(expected).push("`");
+        text = text.push(if is_near(name, expected) { "? Its fields are " } else { "; its fields are " });
+        text = list(text, fields);
+    }
+    let mut other = index + 1;
+    while other < names.len() {
+        // That the order is another needs to be said of one only.
+        let said = is_field(fields, name) && is_field(fields, names[other]);
+        if !said && !fits(fields, names, other) {
+            text = text.push("\n    `").push(names[other]).push("` stands where it has `");
+            text = text.push(fields[other].0).push("`");
+        }
+        other += 1;
+    }
+    text
+}
+
+const fn is_field(fields: &[(&str, &str)], name: &str) -> bool {
+    position_of(fields, without_underscore(name)).is_some()
 }
 
 const fn list(mut text: Text, fields: &[(&str, &str)]) -> Text {
