@@ -132,6 +132,23 @@ pub(crate) fn serde_on_variant(key: &str) -> String {
     format!("`#[serde({key})]` cannot stand on a variant: {why}; remove it")
 }
 
+pub(crate) fn serde_on_command(key: &str) -> String {
+    format!(
+        "`#[serde({key})]` cannot stand on an enum of commands, which is written as its variant's place and the \
+         fields; remove it"
+    )
+}
+
+pub(crate) fn unknown_serde(key: &str, near: Option<&str>) -> String {
+    let instead = if near.is_some() { did_you_mean(near) } else { "; remove it".to_owned() };
+    format!("serde knows no `{key}` here{instead}")
+}
+
+pub(crate) fn serde_form(key: &str, takes_nothing: bool) -> String {
+    let form = if takes_nothing { key.to_owned() } else { format!("{key} = \"...\"") };
+    format!("write `#[serde({form})]`")
+}
+
 pub(crate) fn one_sided_skip(key: &str) -> String {
     format!(
         "`#[serde({key})]` leaves the field out on one side only, so what is written cannot be read back; write \
