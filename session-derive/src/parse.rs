@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::names::near;
 use crate::words;
-use proc_macro2::{Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
@@ -211,8 +211,23 @@ impl Parse for Method {
             attrs: input.call(Attribute::parse_outer)?,
             vis: input.parse()?,
             sig: input.parse()?,
-            body: input.parse()?,
+            body: body(input)?,
         })
+    }
+}
+
+/// The braces. A `block` fragment of a `macro_rules!` comes in a group that nobody sees.
+fn body(input: ParseStream<'_>) -> syn::Result<Group> {
+    let mut token = input.parse::<TokenTree>()?;
+    loop {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return Ok(group),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                let inner = group.stream().into_iter().next();
+                token = inner.ok_or_else(|| input.error("expected a body"))?;
+            }
+            other => return Err(syn::Error::new(other.span(), "expected a body")),
+        }
     }
 }
 
