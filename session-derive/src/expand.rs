@@ -112,6 +112,50 @@ fn allow_deprecated<'a>(items: impl IntoIterator<Item = &'a [Attribute]>) -> Opt
     items.into_iter().any(is_deprecated).then(|| quote!(#[allow(deprecated)]))
 }
 
+/// Tokens that could not be parsed, without the attributes of these names: nobody else knows them.
+fn without_attributes(tokens: TokenStream, names: &[&str]) -> TokenStream {
+    let mut kept: Vec<TokenTree> = Vec::new();
+    for token in tokens {
+        let after_hash = matches!(kept.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
+        match token {
+            TokenTree::Group(group) if after_hash && begins_with(&group, names) => {
+                kept.pop();
+            }
+            // A new group forgets where its delimiters stand, and with them where rustc found a mistake.
+            TokenTree::Group(group) if has_attribute(group.stream(), names) => {
+                let mut inner = Group::new(group.delimiter(), without_attributes(group.stream(), names));
+                inner.set_span(group.span());
+                kept.push(inner.into());
+            }
+            other => kept.push(other),
+        }
+    }
+    kept.into_iter().collect()
+}
+
+fn has_attribute(tokens: TokenStream, names: &[&str]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => begins_with(&group, names) || has_attribute(group.stream(), names),
+        _ => false,
+    })
+}
+
+fn begins_with(group: &Group, names: &[&str]) -> bool {
+    let first = group.stream().into_iter().next();
+    matches!(first, Some(TokenTree::Ident(ident)) if names.iter().any(|name| ident == name))
+}
+
+/// The name of an item that could not be parsed, unless it has parameters.
+fn name_behind(keyword: &str, item: &TokenStream) -> Option<syn::Ident> {
+    let is_keyword = |token: &TokenTree| matches!(token, TokenTree::Ident(ident) if ident == keyword);
+    let mut behind = item.clone().into_iter().skip_while(|token| !is_keyword(token)).skip(1);
+    match (behind.next(), behind.next()) {
+        (_, Some(TokenTree::Punct(punct))) if punct.as_char() == '<' => None,
+        (Some(TokenTree::Ident(name)), _) => Some(name),
+        _ => None,
+    }
+}
+
 /// Whether any of these tokens is one of the names.
 fn mentions(tokens: &impl ToTokens, names: &[String]) -> bool {
     fn any(tokens: TokenStream, names: &[String]) -> bool {

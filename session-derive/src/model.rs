@@ -97,6 +97,7 @@ impl<'a> Machine<'a> {
             match item {
                 Item::Method(method) => machine.method(method, errors),
                 Item::Other(item) => machine.other(item, errors),
+                Item::HalfTyped(_) => machine.whole = false,
             }
         }
         machine

@@ -6,6 +6,7 @@ use crate::words;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{
     AttrStyle, Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path,
@@ -157,6 +158,8 @@ pub(crate) struct ImplBlock {
 pub(crate) enum Item {
     Method(Box<Method>),
     Other(Box<ImplItem>),
+    /// What does not parse. rustc parsed the block before this macro ran, and has said so.
+    HalfTyped(TokenStream),
 }
 
 /// A method, its body unread.
@@ -186,10 +189,30 @@ impl Parse for ImplBlock {
         attrs.extend(content.call(Attribute::parse_inner)?);
         let mut items = Vec::new();
         while !content.is_empty() {
-            items.push(content.parse()?);
+            let ahead = content.fork();
+            if let Ok(item) = ahead.parse() {
+                content.advance_to(&ahead);
+                items.push(item);
+            } else {
+                items.push(Item::HalfTyped(half_typed(&content)?));
+            }
         }
         Ok(Self { attrs, unsafety, impl_token, generics, for_trait, self_ty, items })
     }
+}
+
+/// The rest of an item that does not parse: all up to its body or its semicolon.
+fn half_typed(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    let mut tokens: Vec<TokenTree> = Vec::new();
+    let is_end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    };
+    while !input.is_empty() && !tokens.last().is_some_and(is_end) {
+        tokens.push(input.parse()?);
+    }
+    Ok(tokens.into_iter().collect())
 }
 
 impl Parse for Item {

@@ -147,7 +147,7 @@ const STATE: &str = r#"
 
 #[test]
 fn state() {
-    insta::assert_snapshot!(pretty(expand::derive_state(tokens(STATE))));
+    insta::assert_snapshot!(pretty(expand::derive_state(&tokens(STATE))));
 }
 
 const REFUSED: &str = r#"
@@ -199,7 +199,7 @@ fn no_input_makes_the_macros_panic() {
     never_panics(spoiled(&tokens(COMMANDS)), &|item| expand::state_machine(TokenStream::new(), &item));
     never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_command);
     never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_query);
-    never_panics(spoiled(&tokens(STATE)), &expand::derive_state);
+    never_panics(spoiled(&tokens(STATE)), &|item| expand::derive_state(&item));
     never_panics(spoiled(&tokens(REFUSED)), &expand::derive_deterministic);
     never_panics(spoiled(&tokens(REFUSED)), &expand::derive_rejection);
 }
@@ -227,7 +227,7 @@ fn with_a_path_to_the_runtime_nothing_else_is_named() {
             quote!(crate = sr, command = CounterCommand, server_request = Notice),
             &tokens(MACHINE),
         ),
-        expand::derive_state(tokens(&format!("#[state(crate = sr)] {STATE}"))),
+        expand::derive_state(&tokens(&format!("#[state(crate = sr)] {STATE}"))),
         expand::derive_deterministic(tokens(&format!("#[deterministic(crate = sr)] {REFUSED}"))),
         expand::derive_rejection(tokens(&format!("#[rejection(crate = sr)] {REFUSED}"))),
     ];
@@ -332,7 +332,7 @@ fn the_book_shows_the_real_expansion() {
     let items = syn::parse_str::<File>(machine).expect("the machine is Rust").items;
     let expansions = items.into_iter().map(|item| match item {
         Item::Enum(item) => expand::derive_command(item.to_token_stream()),
-        Item::Struct(item) => expand::derive_state(item.to_token_stream()),
+        Item::Struct(item) => expand::derive_state(&item.to_token_stream()),
         Item::Impl(mut item) => {
             item.attrs.clear();
             expand::state_machine(quote!(command = CounterCommand), &item.to_token_stream())

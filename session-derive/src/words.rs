@@ -253,6 +253,7 @@ pub(crate) fn may_differ(what: &str, instead: &str, kind: &str) -> String {
 
 pub(crate) const STATE_NOT_STRUCT: &str =
     "`State` is for structs with named fields: each field is a key of the snapshot";
+pub(crate) const STATE_HALF_TYPED: &str = "`derive(State)` did not understand the struct";
 pub(crate) const STATE_TUPLE: &str = "the fields of a state need names: each is a key of the snapshot";
 pub(crate) const STATE_SKIP: &str = "no field of the state can be left out: replicas must agree on every one, also after \
      a restore; move what is not replicated out of the state, or compute it from the other fields where it is needed";

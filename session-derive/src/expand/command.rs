@@ -2,7 +2,8 @@
 
 use super::wire::{CheckedTypes, Twin};
 use super::{
-    allow_deprecated, ends, generated_name, input, mentions, placed, serde_path, text_of, without_self,
+    allow_deprecated, ends, generated_name, input, mentions, name_behind, placed, serde_path, text_of,
+    without_attributes, without_self,
 };
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
@@ -28,8 +29,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         Ok(enumeration) => enumeration,
         Err(error) => {
             errors.push(error);
-            let errors = errors.finish();
-            return quote!(#item #errors);
+            return half_typed(&args.krate(), item, &errors.finish());
         }
     };
     let krate = args.krate();
@@ -75,6 +75,42 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         #derives
         #enumeration
         #errors
+    }
+}
+
+/// An enum that does not parse. The mistake stands in for the table of its variants: whatever asks for that finds a
+/// mistake that has been said, and says nothing.
+fn half_typed(krate: &Path, item: &TokenStream, errors: &TokenStream) -> TokenStream {
+    let own = without_attributes(item.clone(), &["since", "serde", "assume_deterministic"]);
+    let Some(ident) = name_behind("enum", item) else {
+        return quote!(#own #errors);
+    };
+    let serde = quote!(#krate::__private::serde);
+    let result = quote!(::core::result::Result);
+    quote! {
+        #own
+        const _: () = {
+            impl #krate::Deterministic for #ident {}
+            impl #serde::Serialize for #ident {
+                fn serialize<__S: #serde::Serializer>(&self, _: __S) -> #result<__S::Ok, __S::Error> {
+                    ::core::unreachable!()
+                }
+            }
+            impl<'de> #serde::Deserialize<'de> for #ident {
+                fn deserialize<__D: #serde::Deserializer<'de>>(_: __D) -> #result<Self, __D::Error> {
+                    ::core::unreachable!()
+                }
+            }
+            impl #krate::Command for #ident {
+                const VARIANTS: &'static [#krate::schema::Variant] = { #errors };
+                fn variant(&self) -> ::core::primitive::usize { 0 }
+            }
+            impl #krate::__private::Mirrored for #ident {
+                type Mirror = Self;
+                fn into_mirror(self) -> Self { self }
+                fn from_mirror(mirror: Self) -> Self { mirror }
+            }
+        };
     }
 }
 

@@ -4,7 +4,8 @@ use super::command::without_repeated_attribute;
 use super::docs::shown;
 use super::wire::checked;
 use super::{
-    allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of, without_self,
+    allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of,
+    without_attributes, without_self,
 };
 use crate::check::check_body;
 use crate::errors::Errors;
@@ -12,7 +13,7 @@ use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Query, hides_marker, 
 use crate::names::{peeled, return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
-use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -26,7 +27,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         Ok(block) => block,
         Err(error) => {
             errors.push(error);
-            let errors = errors.finish();
+            let (errors, item) = (errors.finish(), without_attributes(item.clone(), &MARKERS));
             return quote!(#item #errors);
         }
     };
@@ -132,6 +133,7 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
         .iter()
         .map(|item| match item {
             Item::Other(item) => item.to_token_stream(),
+            Item::HalfTyped(tokens) => half_typed(tokens),
             Item::Method(_) => {
                 methods.next().map(|(method, marks)| own_method(method, marks)).unwrap_or_default()
             }
@@ -148,6 +150,22 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
             clippy::unused_self
         )]
         #block
+    }
+}
+
+/// A method whose mistake is among its parameters: rustc goes on behind them. Behind any other, it would lose the rest
+/// of the block, and say so.
+fn half_typed(tokens: &TokenStream) -> TokenStream {
+    let without_parameters = tokens.clone().into_iter().map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+            Group::new(Delimiter::Parenthesis, TokenStream::new()).into()
+        }
+        other => other,
+    });
+    if syn::parse2::<Method>(without_parameters.collect()).is_ok() {
+        without_attributes(tokens.clone(), &MARKERS)
+    } else {
+        TokenStream::new()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `derive(State)`: each field is a key of the snapshot.
 
-use super::{allow_deprecated, input, mentions, placed, text_of};
+use super::{allow_deprecated, input, mentions, name_behind, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
 use crate::parse::{default_crate, reason, since_of};
@@ -30,10 +30,10 @@ struct StateField<'a> {
     vouched: bool,
 }
 
-pub(crate) fn derive_state(item: TokenStream) -> TokenStream {
-    let item = match input(item) {
+pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
+    let item = match input(tokens.clone()) {
         Ok(item) => item,
-        Err(errors) => return errors,
+        Err(errors) => return half_typed(tokens).unwrap_or(errors),
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
@@ -61,6 +61,30 @@ pub(crate) fn derive_state(item: TokenStream) -> TokenStream {
     let implementation = implementation(&item, &args, &fields);
     let errors = errors.finish();
     quote!(#implementation #errors)
+}
+
+/// A struct that does not parse. rustc parsed it before this macro ran, and has said so; that it is no state would
+/// be said a second time. Should rustc know more Rust than this macro, its snapshots fail, and say why.
+fn half_typed(item: &TokenStream) -> Option<TokenStream> {
+    let ident = name_behind("struct", item)?;
+    let krate = default_crate();
+    let problem = words::STATE_HALF_TYPED;
+    Some(quote! {
+        impl #krate::State for #ident {
+            const FIELDS: &'static [#krate::schema::StateField] = &[];
+
+            fn save(&self, _: &mut #krate::StateWriter) -> ::core::result::Result<(), #krate::StateError> {
+                ::core::result::Result::Err(#krate::StateError {
+                    field: ::std::string::String::new(),
+                    problem: ::std::string::String::from(#problem),
+                })
+            }
+
+            fn load(_: &mut #krate::StateReader<'_>) -> ::core::result::Result<Self, #krate::SnapshotError> {
+                ::core::result::Result::Err(#krate::SnapshotError::NotASnapshot)
+            }
+        }
+    })
 }
 
 impl StateArgs {
