@@ -9,8 +9,8 @@ use syn::ext::IdentExt;
 use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    AttrStyle, Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path,
-    Signature, Token, Type, Visibility, WhereClause, braced, token,
+    AttrStyle, Attribute, Data, DeriveInput, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr,
+    Meta, Path, Signature, Token, Type, Visibility, WhereClause, braced, token,
 };
 
 /// The path by which the expansion reaches the runtime.
@@ -319,6 +319,19 @@ pub(crate) fn reason(attrs: &[Attribute], name: &str, errors: &Errors) -> Option
     }
     // Also without one: the mistake is said once, and what the attribute lifts is not reported on top.
     Some(text.unwrap_or_else(|| LitStr::new("", proc_macro2::Span::call_site())))
+}
+
+/// Nothing but a field or a handler is vouched for.
+pub(crate) fn check_not_vouched(item: &DeriveInput, errors: &Errors) {
+    let variants = match &item.data {
+        Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.attrs).collect(),
+        _ => Vec::new(),
+    };
+    for attr in item.attrs.iter().chain(variants) {
+        if attr.path().is_ident("assume_deterministic") {
+            errors.on(attr, words::ASSUME_PLACE);
+        }
+    }
 }
 
 /// `crate = path` of a derive's own attribute.

@@ -234,6 +234,9 @@ pub(crate) fn lifts_one(name: &str) -> String {
     format!("`#[{name}]` is for one handler at a time; move it to the method that needs it")
 }
 
+pub(crate) const ASSUME_PLACE: &str = "`#[assume_deterministic]` vouches for one field of a foreign type, or for the body \
+     of one handler: move it there; an own type is vouched for as a whole by `impl Deterministic for T {}`";
+
 // Bodies.
 
 pub(crate) fn may_panic(what: &str, instead: &str, kind: &str, consequence: &str) -> String {

@@ -9,7 +9,7 @@ use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::model::MARKERS;
 use crate::names::{handler_of, type_text, variant_text};
-use crate::parse::{Args, cfgs, default_crate, reason, since_of};
+use crate::parse::{Args, cfgs, check_not_vouched, default_crate, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -238,6 +238,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let (krate, all) = told(&item);
     check_serde(&item, &errors);
+    check_not_vouched(&item, &errors);
     let variants: Vec<&Variant> = data.variants.iter().collect();
     check_positions(&variants, &all, &errors);
     check_since(&item, &variants, &errors);

@@ -3,7 +3,7 @@
 use super::{input, placed, text_of, without_self};
 use crate::check::check_serde;
 use crate::errors::Errors;
-use crate::parse::{derive_crate, reason};
+use crate::parse::{check_not_vouched, derive_crate, reason};
 use crate::words;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -18,6 +18,7 @@ pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let krate = derive_crate(&item.attrs, "deterministic", &errors);
     check_serde(&item, &errors);
+    check_not_vouched(&item, &errors);
     let generics = bounded(&item.generics, &krate);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let ident = &item.ident;

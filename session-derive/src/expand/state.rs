@@ -3,7 +3,7 @@
 use super::{allow_deprecated, input, mentions, name_behind, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
-use crate::parse::{default_crate, reason, since_of};
+use crate::parse::{check_not_vouched, default_crate, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -37,6 +37,7 @@ pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
+    check_not_vouched(&item, &errors);
     if let Some(attr) = item.attrs.iter().find(|attr| attr.path().is_ident("since")) {
         errors.on(attr, words::SINCE_ON_TYPE);
     }
