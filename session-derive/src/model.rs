@@ -100,6 +100,13 @@ impl<'a> Machine<'a> {
                 Item::HalfTyped(_) => machine.whole = false,
             }
         }
+        // The methods of a trait are no handlers; that there is one has been said.
+        if block.for_trait.is_some() {
+            machine.whole = false;
+            machine.handlers.clear();
+            machine.queries.clear();
+            machine.hooks.clear();
+        }
         machine
     }
 
@@ -259,14 +266,24 @@ impl Marks {
                 Some("session_closed") => Some(true),
                 _ => None,
             },
-            infallible: reason(attrs, "assume_infallible", errors),
-            deterministic: reason(attrs, "assume_deterministic", errors),
+            infallible: reason(attrs, "assume_infallible", errors)
+                .or_else(|| slip(attrs, "assume_infallible")),
+            deterministic: reason(attrs, "assume_deterministic", errors)
+                .or_else(|| slip(attrs, "assume_deterministic")),
         }
     }
 
     pub(crate) fn is_hook(&self) -> bool {
         self.hook.is_some()
     }
+}
+
+/// A slip of this marker counts as it: what it lifts is no second mistake.
+fn slip(attrs: &[Attribute], marker: &str) -> Option<LitStr> {
+    let is_slip = |attr: &Attribute| {
+        attr.path().get_ident().is_some_and(|name| misspelled(&name.to_string()) == Some(marker))
+    };
+    attrs.iter().any(is_slip).then(|| LitStr::new("", Span::call_site()))
 }
 
 /// Whether an attribute is a slip of one of ours, and of which.

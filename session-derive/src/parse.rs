@@ -293,21 +293,31 @@ pub(crate) fn since_of(attrs: &[Attribute], errors: &Errors) -> Option<u32> {
         if found.is_some() {
             errors.on(attr, words::repeated_attribute("since"));
         }
-        let number = match &attr.meta {
-            Meta::NameValue(pair) => match &pair.value {
-                Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
-                    number.base10_parse::<u32>().ok().filter(|number| *number > 0)
-                }
-                _ => None,
-            },
-            _ => None,
-        };
-        match number {
+        match since_number(attr) {
             Some(number) => found = Some(number),
+            // What is no literal is refused by rustc.
+            None if has_expression(attr) => {}
             None => errors.on(attr, words::SINCE_FORM),
         }
     }
     found
+}
+
+fn has_expression(attr: &Attribute) -> bool {
+    let is_literal =
+        |value: &Expr| matches!(value, Expr::Lit(_)) && !value.to_token_stream().to_string().starts_with('-');
+    matches!(&attr.meta, Meta::NameValue(pair) if !is_literal(&pair.value))
+}
+
+/// The version in `#[since = N]`, if it is one.
+pub(crate) fn since_number(attr: &Attribute) -> Option<u32> {
+    let Meta::NameValue(pair) = &attr.meta else { return None };
+    match &pair.value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
+            number.base10_parse::<u32>().ok().filter(|number| *number > 0)
+        }
+        _ => None,
+    }
 }
 
 /// The reason of `#[assume_...= "why"]`, if the attribute is there. Without a reason it is a mistake.

@@ -23,6 +23,12 @@ pub(crate) const NO_COMMAND: &str = "which enum do these handlers answer? Write 
 pub(crate) const GENERATED_NAME: &str = "the query enum and the typed client are named after the machine, and this type \
      has no plain name; write `query = Name` and `client = Name`";
 
+pub(crate) fn name_taken(name: &str) -> String {
+    format!(
+        "`{name}` is the name of another type of this machine; give the query enum and the client names of their own"
+    )
+}
+
 pub(crate) fn repeated_key(key: &str) -> String {
     format!("`{key}` is given twice; keep one")
 }

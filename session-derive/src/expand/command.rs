@@ -9,17 +9,22 @@ use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::model::MARKERS;
 use crate::names::{handler_of, type_text, variant_text};
-use crate::parse::{Args, cfgs, check_not_vouched, default_crate, reason, since_of};
+use crate::parse::{Args, cfgs, check_not_vouched, default_crate, reason, since_number, since_of};
 use crate::words;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident, ItemEnum, Meta, Path, Token, Variant};
+use syn::{
+    Attribute, Data, DeriveInput, Field, Fields, Generics, Ident, ItemEnum, Meta, Path, Token, Variant,
+};
 
 /// What the attribute derives, and a user must not derive again.
 const DERIVED: [&str; 3] = ["Serialize", "Deserialize", "Deterministic"];
+
+/// The attributes that mean something to what is derived only.
+const HELPERS: [&str; 3] = ["since", "serde", "assume_deterministic"];
 
 /// The attribute re-emits the enum with derives: they see it after `cfg` was evaluated.
 pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
@@ -40,11 +45,18 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         errors.on(first, words::GENERIC_COMMAND);
     }
     without_second_derives(&mut enumeration.attrs, &errors);
+    without_malformed_since(&mut enumeration, &errors);
     let before = errors.count();
     check_cfgs(&enumeration, &errors);
     check_twins(&enumeration, &errors);
     let sound = errors.count() == before;
     without_refused_serde(&mut enumeration, &errors);
+    // Nothing can be said about a generic command, so nothing is derived for it.
+    if !enumeration.generics.params.is_empty() {
+        let own = without_attributes(enumeration.to_token_stream(), &HELPERS);
+        let mistaken = mistaken(&krate, &enumeration.ident, &enumeration.generics, &errors.finish());
+        return quote!(#own #mistaken);
+    }
     // Where a variant is under `cfg`, the derive is told about all of them, and sees whether one is missing.
     let conditional = sound && enumeration.variants.iter().any(is_conditional);
     let all = conditional.then(|| names(&enumeration));
@@ -61,51 +73,54 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     } else {
         Default::default()
     };
-    // Nothing can be said about a generic command, so nothing is derived for it.
-    let derives = enumeration.generics.params.is_empty().then(|| {
-        quote! {
-            #serde
-            #[derive(#krate::__private::SessionCommand)]
-            #[session_enum(#krate #(, #all)*)]
-        }
-    });
     let errors = errors.finish();
     quote! {
         #import
-        #derives
+        #serde
+        #[derive(#krate::__private::SessionCommand)]
+        #[session_enum(#krate #(, #all)*)]
         #enumeration
         #errors
     }
 }
 
-/// An enum that does not parse. The mistake stands in for the table of its variants: whatever asks for that finds a
-/// mistake that has been said, and says nothing.
+/// An enum that does not parse.
 fn half_typed(krate: &Path, item: &TokenStream, errors: &TokenStream) -> TokenStream {
-    let own = without_attributes(item.clone(), &["since", "serde", "assume_deterministic"]);
+    let own = without_attributes(item.clone(), &HELPERS);
     let Some(ident) = name_behind("enum", item) else {
         return quote!(#own #errors);
     };
+    let mistaken = mistaken(krate, &ident, &Generics::default(), errors);
+    quote!(#own #mistaken)
+}
+
+/// What an enum of commands has, for one that is none. The mistake stands in for the table of its variants: whatever
+/// asks for that finds a mistake that has been said, and says nothing.
+fn mistaken(krate: &Path, ident: &Ident, generics: &Generics, errors: &TokenStream) -> TokenStream {
     let serde = quote!(#krate::__private::serde);
     let result = quote!(::core::result::Result);
+    let (impl_generics, own, where_clause) = generics.split_for_impl();
+    let mut with_de = generics.clone();
+    with_de.params.insert(0, syn::parse_quote!('de));
+    let (with_de, ..) = with_de.split_for_impl();
     quote! {
-        #own
         const _: () = {
-            impl #krate::Deterministic for #ident {}
-            impl #serde::Serialize for #ident {
+            impl #impl_generics #krate::Deterministic for #ident #own #where_clause {}
+            impl #impl_generics #serde::Serialize for #ident #own #where_clause {
                 fn serialize<__S: #serde::Serializer>(&self, _: __S) -> #result<__S::Ok, __S::Error> {
                     ::core::unreachable!()
                 }
             }
-            impl<'de> #serde::Deserialize<'de> for #ident {
+            impl #with_de #serde::Deserialize<'de> for #ident #own #where_clause {
                 fn deserialize<__D: #serde::Deserializer<'de>>(_: __D) -> #result<Self, __D::Error> {
                     ::core::unreachable!()
                 }
             }
-            impl #krate::Command for #ident {
+            impl #impl_generics #krate::Command for #ident #own #where_clause {
                 const VARIANTS: &'static [#krate::schema::Variant] = { #errors };
                 fn variant(&self) -> ::core::primitive::usize { 0 }
             }
-            impl #krate::__private::Mirrored for #ident {
+            impl #impl_generics #krate::__private::Mirrored for #ident #own #where_clause {
                 type Mirror = Self;
                 fn into_mirror(self) -> Self { self }
                 fn from_mirror(mirror: Self) -> Self { mirror }
@@ -137,6 +152,22 @@ fn without_markers(enumeration: &mut ItemEnum, errors: &Errors) {
             }
             marker.is_none()
         });
+    }
+}
+
+/// Puts the version above in the place of one that is none: rustc would refuse what is no literal a second time.
+fn without_malformed_since(enumeration: &mut ItemEnum, errors: &Errors) {
+    let mut above = 1;
+    for variant in &mut enumeration.variants {
+        for attr in variant.attrs.iter_mut().filter(|attr| attr.path().is_ident("since")) {
+            if let Some(number) = since_number(attr) {
+                above = number;
+            } else {
+                errors.on(&*attr, words::SINCE_FORM);
+                let above = Literal::u32_unsuffixed(above);
+                *attr = syn::parse_quote!(#[since = #above]);
+            }
+        }
     }
 }
 
@@ -374,9 +405,9 @@ fn twin(variant: &Variant, params: &[Ident]) -> Twin {
 fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     let mut highest = 1;
     let rows = variants.iter().map(|variant| {
-        let name = text_of(&variant.ident);
-        if variant_text(&handler_of(&variant.ident)) != name {
-            errors.on(&variant.ident, words::unreachable_variant(&name));
+        let name = text_of(&reachable(&variant.ident));
+        if name != text_of(&variant.ident) {
+            errors.on(&variant.ident, words::unreachable_variant(&text_of(&variant.ident)));
         }
         let since = since_of(&variant.attrs, errors).unwrap_or(1);
         if since < highest {
@@ -410,6 +441,15 @@ fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     quote!(&[#(#rows),*])
 }
 
+/// The name under which handlers find a variant: its own, unless no handler can be named for that.
+fn reachable(variant: &Ident) -> Ident {
+    let text = variant_text(&handler_of(variant));
+    if text == text_of(variant) {
+        return variant.clone();
+    }
+    syn::parse_str::<Ident>(&text).map_or_else(|_| variant.clone(), |_| Ident::new(&text, variant.span()))
+}
+
 fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &TokenStream) -> TokenStream {
     let arms = variants.iter().enumerate().map(|(index, variant)| {
         let name = &variant.ident;
@@ -439,7 +479,7 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let mirror = generated_name(&Ident::new(free.map_or("__Mirror", String::as_str), ident.span()));
     let own = ident.to_token_stream();
     let tuples = variants.iter().map(|variant| {
-        let name = &variant.ident;
+        let name = reachable(&variant.ident);
         let types = variant.fields.iter().map(|field| without_self(field.ty.to_token_stream(), &own));
         quote!(#name((#(#types,)*)),)
     });
@@ -472,8 +512,8 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
 /// A variant as a pattern and an expression alike, and its mirror.
 fn shape(variant: &Variant) -> (TokenStream, TokenStream) {
     let (name, fields) = (&variant.ident, pattern(&variant.fields));
-    let locals = locals(&variant.fields);
-    (quote!(#name #fields), quote!(#name((#(#locals,)*))))
+    let (locals, mirrored) = (locals(&variant.fields), reachable(name));
+    (quote!(#name #fields), quote!(#mirrored((#(#locals,)*))))
 }
 
 /// Fields as a pattern and an expression alike.

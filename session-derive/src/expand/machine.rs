@@ -34,8 +34,10 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     without_repeated_attribute(&mut block.attrs, &errors);
     check_block(&block, &errors);
     let machine = Machine::new(&block, &args, &errors);
-    for (method, marks) in &machine.methods {
-        check_body(method, marks, &errors);
+    if block.for_trait.is_none() {
+        for (method, marks) in &machine.methods {
+            check_body(method, marks, &errors);
+        }
     }
     let names = Names::of(&block.self_ty, &args, &errors);
     let own = own_block(&machine);
@@ -89,10 +91,14 @@ impl Names {
             vis.map_or_else(|| quote!(pub), ToTokens::to_token_stream)
         };
         let (query, client) = (named(args.query.as_ref(), "Query"), named(args.client.as_ref(), "Client"));
-        let (Some(query), Some(client)) = (query, client) else {
+        let (Some(mut query), Some(mut client)) = (query, client) else {
             errors.on(self_ty, words::GENERATED_NAME);
             return None;
         };
+        if let Some(taken) = taken_name(self_ty, args, &query, &client) {
+            errors.on(taken, words::name_taken(&text_of(taken)));
+            (query, client) = (format_ident!("{query}Query"), format_ident!("{client}Client"));
+        }
         Some(Self {
             machine: match (&args.name, &base) {
                 (Some(name), _) => name.value(),
@@ -104,6 +110,24 @@ impl Names {
             client,
             client_vis: vis(args.client.as_ref()),
         })
+    }
+}
+
+/// A name given by the user that is another one of theirs.
+fn taken_name<'a>(self_ty: &Type, args: &'a Args, query: &Ident, client: &Ident) -> Option<&'a Ident> {
+    let command = args.command.as_ref().and_then(plain_name);
+    let others = |generated| [plain_name(self_ty), command, Some(generated)];
+    let taken = |named: Option<&'a Named>, other| {
+        named.map(|named| &named.name).filter(|name| others(other).contains(&Some(*name)))
+    };
+    taken(args.client.as_ref(), query).or_else(|| taken(args.query.as_ref(), client))
+}
+
+/// The name of a type of this module, if it is written as one.
+fn plain_name(ty: &Type) -> Option<&Ident> {
+    match peeled(ty) {
+        Type::Path(path) => path.path.get_ident(),
+        _ => None,
     }
 }
 
