@@ -101,7 +101,8 @@ fn ends(tokens: TokenStream) -> (Span, Span) {
 /// A name of the user's for something generated: shown at its place, but no code of the user's, so that lints
 /// about it are not theirs to silence.
 fn generated_name(name: &syn::Ident) -> syn::Ident {
-    let mut name = name.clone();
+    // What is generated is read by the rules of this crate's edition, in which `gen` is a keyword.
+    let mut name = if name == "gen" { syn::Ident::new_raw("gen", name.span()) } else { name.clone() };
     name.set_span(Span::call_site().located_at(name.span()));
     name
 }
