@@ -238,6 +238,10 @@ impl Marks {
                 }
                 continue;
             }
+            if name == "since" {
+                errors.on(attr, words::SINCE_ON_METHOD);
+                continue;
+            }
             match MARKERS.iter().find(|marker| **marker == name) {
                 Some(marker) if marker.starts_with("assume_") => {}
                 Some(marker) => {

@@ -139,6 +139,10 @@ impl Parse for Named {
             vis => Some(vis),
         };
         let name = input.parse()?;
+        // The type is made here: a path to another place is none of its names.
+        if input.peek(Token![::]) {
+            return Err(input.error("expected a name"));
+        }
         Ok(Self { vis, name })
     }
 }

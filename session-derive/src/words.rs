@@ -46,7 +46,7 @@ pub(crate) fn value_form(key: &str) -> String {
         "version" => VERSION_RANGE.to_owned(),
         "name" => "write a text: `name = \"...\"`".to_owned(),
         "crate" => "write a path, without quotes: `crate = path::to::session_runtime`".to_owned(),
-        key => format!("write a name, without quotes: `{key} = Name`"),
+        key => format!("write a plain name, without quotes: `{key} = Name`"),
     }
 }
 
@@ -82,6 +82,8 @@ pub(crate) const CFG_SHIFTS: &str = "in this build a variant above is missing, s
      in other builds; only the last variant may be under `#[cfg]`, and of exclusive twins one must always be there";
 pub(crate) const SINCE_ON_FIELD: &str = "the fields of a command never change, because its bytes stand in the log; add a \
      variant with `#[since = N]` instead";
+pub(crate) const SINCE_ON_METHOD: &str = "`#[since = N]` goes on the command: on the variant in the enum, not on its \
+     handler; a query and a hook have no version";
 pub(crate) const SINCE_ON_TYPE: &str = "`#[since = N]` goes on what came later: a variant or a field";
 pub(crate) const CFG_FIELD: &str = "a field under `#[cfg]` would give the same command different bytes in different \
      builds; add a variant instead";
@@ -290,6 +292,11 @@ pub(crate) fn state_key(key: &str, on_struct: bool) -> String {
         }
     }
     message
+}
+
+pub(crate) fn state_key_takes_nothing(key: &str) -> String {
+    let why = if key == "default" { ": the field restores as the `Default` of its type" } else { "" };
+    format!("write just `#[state({key})]`{why}")
 }
 
 pub(crate) fn still_a_field(name: &str) -> String {

@@ -275,7 +275,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     check_since(&item, &variants, &errors);
     let table = table(&krate, &variants, &errors);
     let command = command_impl(&krate, &item.ident, &variants, &table);
-    let mirror = mirror(&krate, &item.ident, &variants);
+    let mirror = mirror(&krate, &item.ident, &variants, &absent(&variants, &all));
     let ident = &item.ident;
     let (serde, probes) = fields(&krate, &item, &variants, &errors);
     let deprecated = allow_deprecated([item.attrs.as_slice()]);
@@ -311,6 +311,12 @@ fn check_positions(variants: &[&Variant], all: &[Path], errors: &Errors) {
     if let Some((variant, _)) = shifted {
         errors.on(&variant.ident, words::CFG_SHIFTS);
     }
+}
+
+/// The variants that are not in this build.
+fn absent(variants: &[&Variant], all: &[Path]) -> Vec<String> {
+    let is_absent = |name: &&Path| !variants.iter().any(|variant| name.is_ident(&variant.ident));
+    all.iter().filter(is_absent).filter_map(Path::get_ident).map(text_of).collect()
 }
 
 /// `since` is for variants.
@@ -470,7 +476,7 @@ fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &Toke
 }
 
 /// The mirror: one tuple a variant, so that the impl block's expansion can match without knowing the shape.
-fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
+fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant], absent: &[String]) -> TokenStream {
     // A name that the fields' types do not use: inside the block it would stand before theirs.
     let types: TokenStream =
         variants.iter().flat_map(|variant| &variant.fields).map(|field| field.ty.to_token_stream()).collect();
@@ -489,12 +495,15 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let into = shapes.iter().map(|(own, mirrored)| quote!(Self::#own => #mirror::#mirrored,));
     let from = shapes.iter().map(|(own, mirrored)| quote!(#mirror::#mirrored => Self::#own,));
     let value = format_ident!("__mirror", span = Span::mixed_site());
+    let absent = (!absent.is_empty())
+        .then(|| quote!(const ABSENT: &'static [&'static ::core::primitive::str] = &[#(#absent),*];));
     quote! {
         #declaration
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {
             type Mirror = #mirror;
+            #absent
 
             #[inline]
             fn into_mirror(self) -> #mirror {

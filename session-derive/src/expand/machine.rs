@@ -229,7 +229,7 @@ fn is_ours(attr: &Attribute) -> bool {
     }
     attr.path().get_ident().is_some_and(|name| {
         let name = name.to_string();
-        MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
+        name == "since" || MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
     })
 }
 

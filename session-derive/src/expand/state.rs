@@ -150,6 +150,11 @@ impl<'a> StateField<'a> {
                     errors.on(&meta.path, words::repeated_key(&key));
                 }
                 seen.push(key.clone());
+                let is_bare = meta.input.is_empty() || meta.input.peek(Token![,]);
+                if matches!(key.as_str(), "per_entry" | "shared" | "default") && !is_bare {
+                    errors.on(&meta.path, words::state_key_takes_nothing(&key));
+                    skip(&meta)?;
+                }
                 match key.as_str() {
                     "per_entry" => found.per_entry = true,
                     "shared" => found.shared = true,

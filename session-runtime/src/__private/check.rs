@@ -107,6 +107,8 @@ const fn contains_from(names: &[&str], from: usize, name: &str) -> bool {
 pub struct Table {
     /// The variants.
     pub variants: &'static [Variant],
+    /// The names of variants of other builds, under a `cfg` that does not hold in this one.
+    pub absent: &'static [&'static str],
     /// Whether it is that of an enum of commands. What is wrong with another type is said once.
     pub is_command: bool,
 }
@@ -267,11 +269,7 @@ pub const fn check_handler(
     has_context: bool,
 ) -> Fields {
     let Some(Variant { fields, .. }) = find(table.variants, position, variant) else {
-        assert!(
-            !table.is_command,
-            "{}",
-            unknown(table.variants, handlers, command, variant, handler).as_str()
-        );
+        assert!(!table.is_command, "{}", unknown(table, handlers, command, variant, handler).as_str());
         return Fields::Unit;
     };
     let all = count(fields) == arguments;
@@ -279,16 +277,14 @@ pub const fn check_handler(
     fields
 }
 
-const fn unknown(
-    variants: &[Variant],
-    handlers: &[&str],
-    command: &str,
-    variant: &str,
-    handler: &str,
-) -> Text {
+const fn unknown(table: Table, handlers: &[&str], command: &str, variant: &str, handler: &str) -> Text {
     let mut text = Text::new().push("no variant `").push(variant).push("` in `").push(command);
+    if contains(table.absent, variant) {
+        text = text.push("` in this build; put the `#[cfg]` of the variant on the handler `").push(handler);
+        return text.push("`, too");
+    }
     text = text.push("` for the handler `").push(handler).push("`; ");
-    if let Some(near) = meant(variants, handlers, variant) {
+    if let Some(near) = meant(table.variants, handlers, variant) {
         text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
         return text.push(" A helper belongs in another impl block");
     }
