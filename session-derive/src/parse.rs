@@ -335,8 +335,9 @@ pub(crate) fn reason(attrs: &[Attribute], name: &str, errors: &Errors) -> Option
     Some(text.unwrap_or_else(|| LitStr::new("", proc_macro2::Span::call_site())))
 }
 
-/// Nothing but a field or a handler is vouched for.
-pub(crate) fn check_not_vouched(item: &DeriveInput, errors: &Errors) {
+/// Nothing but a field or a handler is vouched for. Whether something else was: its fields are no second mistake.
+pub(crate) fn is_misvouched(item: &DeriveInput, errors: &Errors) -> bool {
+    let before = errors.count();
     let variants = match &item.data {
         Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.attrs).collect(),
         _ => Vec::new(),
@@ -346,6 +347,7 @@ pub(crate) fn check_not_vouched(item: &DeriveInput, errors: &Errors) {
             errors.on(attr, words::ASSUME_PLACE);
         }
     }
+    errors.count() > before
 }
 
 /// `crate = path` of a derive's own attribute.

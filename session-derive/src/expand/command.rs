@@ -9,7 +9,7 @@ use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::model::MARKERS;
 use crate::names::{handler_of, type_text, variant_text};
-use crate::parse::{Args, cfgs, check_not_vouched, default_crate, reason, since_number, since_of};
+use crate::parse::{Args, cfgs, default_crate, is_misvouched, reason, since_number, since_of};
 use crate::words;
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -269,7 +269,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let (krate, all) = told(&item);
     check_serde(&item, &errors);
-    check_not_vouched(&item, &errors);
+    let is_misvouched = is_misvouched(&item, &errors);
     let variants: Vec<&Variant> = data.variants.iter().collect();
     check_positions(&variants, &all, &errors);
     check_since(&item, &variants, &errors);
@@ -278,6 +278,7 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     let mirror = mirror(&krate, &item.ident, &variants, &absent(&variants, &all));
     let ident = &item.ident;
     let (serde, probes) = fields(&krate, &item, &variants, &errors);
+    let probes = if is_misvouched { TokenStream::new() } else { probes };
     let deprecated = allow_deprecated([item.attrs.as_slice()]);
     let errors = errors.finish();
     quote! {

@@ -3,7 +3,7 @@
 use super::{allow_deprecated, input, mentions, name_behind, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
-use crate::parse::{check_not_vouched, default_crate, reason, since_of};
+use crate::parse::{default_crate, is_misvouched, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -37,11 +37,11 @@ pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
-    check_not_vouched(&item, &errors);
+    let is_misvouched = is_misvouched(&item, &errors);
     if let Some(attr) = item.attrs.iter().find(|attr| attr.path().is_ident("since")) {
         errors.on(attr, words::SINCE_ON_TYPE);
     }
-    let fields: Vec<StateField<'_>> = match &item.data {
+    let mut fields: Vec<StateField<'_>> = match &item.data {
         Data::Struct(data) => match &data.fields {
             Fields::Unnamed(fields) => {
                 errors.on(&fields.unnamed, words::STATE_TUPLE);
@@ -58,6 +58,9 @@ pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
             Vec::new()
         }
     };
+    for field in &mut fields {
+        field.vouched |= is_misvouched;
+    }
     check_names(&fields, &args.dropped, &errors);
     let implementation = implementation(&item, &args, &fields);
     let errors = errors.finish();

@@ -4,31 +4,30 @@ use session_runtime::{Deterministic, State, state_machine};
 #[assume_deterministic = "checked"]
 enum Ask {
     #[assume_deterministic = "checked"]
-    Add { amount: u64 },
+    Add { amount: f64 },
 }
 
 #[derive(Deterministic)]
 #[assume_deterministic = "checked"]
-struct Name(String);
+struct Name(f64);
 
 #[derive(Deterministic)]
 enum Side {
     Left,
     #[assume_deterministic = "checked"]
-    Right,
+    Right(f64),
 }
 
 #[derive(Default, State)]
 #[assume_deterministic = "checked"]
 struct Machine {
-    value: u64,
+    value: f64,
 }
 
 #[state_machine(command = Ask)]
 impl Machine {
-    fn add(&mut self, amount: u64) -> u64 {
-        self.value = self.value.saturating_add(amount);
-        self.value
+    fn add(&mut self, amount: f64) {
+        self.value += amount;
     }
 }
 
