@@ -408,6 +408,7 @@ impl<'ast> Visit<'ast> for Rules<'_> {
         visit::visit_expr_binary(self, binary);
     }
 
+    // An `.await` stands inside `async`, which is refused; anywhere else rustc refuses it.
     fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
         self.differs(block.async_token.span, "what an `async` block does, and when,", USE_COMMAND);
         visit::visit_expr_async(self, block);
@@ -418,11 +419,6 @@ impl<'ast> Visit<'ast> for Rules<'_> {
             self.differs(token.span, "what an `async` closure does, and when,", USE_COMMAND);
         }
         visit::visit_expr_closure(self, closure);
-    }
-
-    fn visit_expr_await(&mut self, wait: &'ast syn::ExprAwait) {
-        self.differs(wait.await_token.span, "what `.await` waits for", USE_COMMAND);
-        visit::visit_expr_await(self, wait);
     }
 
     fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {

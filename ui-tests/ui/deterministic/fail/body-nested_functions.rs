@@ -18,7 +18,9 @@ impl Machine {
         struct Own;
         unsafe impl Send for Own {}
         impl Own {
-            async fn later() {}
+            async fn later() {
+                std::future::ready(()).await
+            }
         }
         amount
     }
