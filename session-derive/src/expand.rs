@@ -3,6 +3,7 @@
 mod client;
 mod command;
 mod derives;
+mod docs;
 mod machine;
 mod state;
 mod wire;
@@ -15,6 +16,8 @@ use syn::{Attribute, DeriveInput};
 
 pub(crate) use command::{derive_command, derive_query};
 pub(crate) use derives::{derive_deterministic, derive_rejection};
+#[cfg(test)]
+pub(crate) use docs::unlinked;
 pub(crate) use state::derive_state;
 
 /// The attribute, on an enum or on an impl block.
@@ -98,7 +101,8 @@ fn ends(tokens: TokenStream) -> (Span, Span) {
 /// A name of the user's for something generated: shown at its place, but no code of the user's, so that lints
 /// about it are not theirs to silence.
 fn generated_name(name: &syn::Ident) -> syn::Ident {
-    let mut name = name.clone();
+    // What is generated is read by the rules of this crate's edition, in which `gen` is a keyword.
+    let mut name = if name == "gen" { syn::Ident::new_raw("gen", name.span()) } else { name.clone() };
     name.set_span(Span::call_site().located_at(name.span()));
     name
 }
@@ -107,6 +111,50 @@ fn generated_name(name: &syn::Ident) -> syn::Ident {
 fn allow_deprecated<'a>(items: impl IntoIterator<Item = &'a [Attribute]>) -> Option<TokenStream> {
     let is_deprecated = |attrs: &[Attribute]| attrs.iter().any(|attr| attr.path().is_ident("deprecated"));
     items.into_iter().any(is_deprecated).then(|| quote!(#[allow(deprecated)]))
+}
+
+/// Tokens that could not be parsed, without the attributes of these names: nobody else knows them.
+fn without_attributes(tokens: TokenStream, names: &[&str]) -> TokenStream {
+    let mut kept: Vec<TokenTree> = Vec::new();
+    for token in tokens {
+        let after_hash = matches!(kept.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == '#');
+        match token {
+            TokenTree::Group(group) if after_hash && begins_with(&group, names) => {
+                kept.pop();
+            }
+            // A new group forgets where its delimiters stand, and with them where rustc found a mistake.
+            TokenTree::Group(group) if has_attribute(group.stream(), names) => {
+                let mut inner = Group::new(group.delimiter(), without_attributes(group.stream(), names));
+                inner.set_span(group.span());
+                kept.push(inner.into());
+            }
+            other => kept.push(other),
+        }
+    }
+    kept.into_iter().collect()
+}
+
+fn has_attribute(tokens: TokenStream, names: &[&str]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => begins_with(&group, names) || has_attribute(group.stream(), names),
+        _ => false,
+    })
+}
+
+fn begins_with(group: &Group, names: &[&str]) -> bool {
+    let first = group.stream().into_iter().next();
+    matches!(first, Some(TokenTree::Ident(ident)) if names.iter().any(|name| ident == name))
+}
+
+/// The name of an item that could not be parsed, unless it has parameters.
+fn name_behind(keyword: &str, item: &TokenStream) -> Option<syn::Ident> {
+    let is_keyword = |token: &TokenTree| matches!(token, TokenTree::Ident(ident) if ident == keyword);
+    let mut behind = item.clone().into_iter().skip_while(|token| !is_keyword(token)).skip(1);
+    match (behind.next(), behind.next()) {
+        (_, Some(TokenTree::Punct(punct))) if punct.as_char() == '<' => None,
+        (Some(TokenTree::Ident(name)), _) => Some(name),
+        _ => None,
+    }
 }
 
 /// Whether any of these tokens is one of the names.

@@ -107,7 +107,7 @@ pub fn state_machine(args: TokenStream, item: TokenStream) -> TokenStream {
 /// the runtime is.
 #[proc_macro_derive(State, attributes(state, since, assume_deterministic))]
 pub fn derive_state(item: TokenStream) -> TokenStream {
-    expand::derive_state(item.into()).into()
+    expand::derive_state(&item.into()).into()
 }
 
 /// Says that a type's values are the same on every replica, and checks it field by field.

@@ -97,7 +97,15 @@ impl<'a> Machine<'a> {
             match item {
                 Item::Method(method) => machine.method(method, errors),
                 Item::Other(item) => machine.other(item, errors),
+                Item::HalfTyped(_) => machine.whole = false,
             }
+        }
+        // The methods of a trait are no handlers; that there is one has been said.
+        if block.for_trait.is_some() {
+            machine.whole = false;
+            machine.handlers.clear();
+            machine.queries.clear();
+            machine.hooks.clear();
         }
         machine
     }
@@ -230,6 +238,10 @@ impl Marks {
                 }
                 continue;
             }
+            if name == "since" {
+                errors.on(attr, words::SINCE_ON_METHOD);
+                continue;
+            }
             match MARKERS.iter().find(|marker| **marker == name) {
                 Some(marker) if marker.starts_with("assume_") => {}
                 Some(marker) => {
@@ -258,14 +270,24 @@ impl Marks {
                 Some("session_closed") => Some(true),
                 _ => None,
             },
-            infallible: reason(attrs, "assume_infallible", errors),
-            deterministic: reason(attrs, "assume_deterministic", errors),
+            infallible: reason(attrs, "assume_infallible", errors)
+                .or_else(|| slip(attrs, "assume_infallible")),
+            deterministic: reason(attrs, "assume_deterministic", errors)
+                .or_else(|| slip(attrs, "assume_deterministic")),
         }
     }
 
     pub(crate) fn is_hook(&self) -> bool {
         self.hook.is_some()
     }
+}
+
+/// A slip of this marker counts as it: what it lifts is no second mistake.
+fn slip(attrs: &[Attribute], marker: &str) -> Option<LitStr> {
+    let is_slip = |attr: &Attribute| {
+        attr.path().get_ident().is_some_and(|name| misspelled(&name.to_string()) == Some(marker))
+    };
+    attrs.iter().any(is_slip).then(|| LitStr::new("", Span::call_site()))
 }
 
 /// Whether an attribute is a slip of one of ours, and of which.

@@ -3,13 +3,14 @@
 use crate::errors::Errors;
 use crate::names::near;
 use crate::words;
-use proc_macro2::{Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    AttrStyle, Attribute, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr, Meta, Path,
-    Signature, Token, Type, Visibility, WhereClause, braced, token,
+    AttrStyle, Attribute, Data, DeriveInput, Expr, ExprLit, Generics, Ident, ImplItem, Lit, LitInt, LitStr,
+    Meta, Path, Signature, Token, Type, Visibility, WhereClause, braced, token,
 };
 
 /// The path by which the expansion reaches the runtime.
@@ -138,6 +139,10 @@ impl Parse for Named {
             vis => Some(vis),
         };
         let name = input.parse()?;
+        // The type is made here: a path to another place is none of its names.
+        if input.peek(Token![::]) {
+            return Err(input.error("expected a name"));
+        }
         Ok(Self { vis, name })
     }
 }
@@ -157,6 +162,8 @@ pub(crate) struct ImplBlock {
 pub(crate) enum Item {
     Method(Box<Method>),
     Other(Box<ImplItem>),
+    /// What does not parse. rustc parsed the block before this macro ran, and has said so.
+    HalfTyped(TokenStream),
 }
 
 /// A method, its body unread.
@@ -186,10 +193,30 @@ impl Parse for ImplBlock {
         attrs.extend(content.call(Attribute::parse_inner)?);
         let mut items = Vec::new();
         while !content.is_empty() {
-            items.push(content.parse()?);
+            let ahead = content.fork();
+            if let Ok(item) = ahead.parse() {
+                content.advance_to(&ahead);
+                items.push(item);
+            } else {
+                items.push(Item::HalfTyped(half_typed(&content)?));
+            }
         }
         Ok(Self { attrs, unsafety, impl_token, generics, for_trait, self_ty, items })
     }
+}
+
+/// The rest of an item that does not parse: all up to its body or its semicolon.
+fn half_typed(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    let mut tokens: Vec<TokenTree> = Vec::new();
+    let is_end = |token: &TokenTree| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    };
+    while !input.is_empty() && !tokens.last().is_some_and(is_end) {
+        tokens.push(input.parse()?);
+    }
+    Ok(tokens.into_iter().collect())
 }
 
 impl Parse for Item {
@@ -211,8 +238,23 @@ impl Parse for Method {
             attrs: input.call(Attribute::parse_outer)?,
             vis: input.parse()?,
             sig: input.parse()?,
-            body: input.parse()?,
+            body: body(input)?,
         })
+    }
+}
+
+/// The braces. A `block` fragment of a `macro_rules!` comes in a group that nobody sees.
+fn body(input: ParseStream<'_>) -> syn::Result<Group> {
+    let mut token = input.parse::<TokenTree>()?;
+    loop {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return Ok(group),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+                let inner = group.stream().into_iter().next();
+                token = inner.ok_or_else(|| input.error("expected a body"))?;
+            }
+            other => return Err(syn::Error::new(other.span(), "expected a body")),
+        }
     }
 }
 
@@ -255,21 +297,31 @@ pub(crate) fn since_of(attrs: &[Attribute], errors: &Errors) -> Option<u32> {
         if found.is_some() {
             errors.on(attr, words::repeated_attribute("since"));
         }
-        let number = match &attr.meta {
-            Meta::NameValue(pair) => match &pair.value {
-                Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
-                    number.base10_parse::<u32>().ok().filter(|number| *number > 0)
-                }
-                _ => None,
-            },
-            _ => None,
-        };
-        match number {
+        match since_number(attr) {
             Some(number) => found = Some(number),
+            // What is no literal is refused by rustc.
+            None if has_expression(attr) => {}
             None => errors.on(attr, words::SINCE_FORM),
         }
     }
     found
+}
+
+fn has_expression(attr: &Attribute) -> bool {
+    let is_literal =
+        |value: &Expr| matches!(value, Expr::Lit(_)) && !value.to_token_stream().to_string().starts_with('-');
+    matches!(&attr.meta, Meta::NameValue(pair) if !is_literal(&pair.value))
+}
+
+/// The version in `#[since = N]`, if it is one.
+pub(crate) fn since_number(attr: &Attribute) -> Option<u32> {
+    let Meta::NameValue(pair) = &attr.meta else { return None };
+    match &pair.value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
+            number.base10_parse::<u32>().ok().filter(|number| *number > 0)
+        }
+        _ => None,
+    }
 }
 
 /// The reason of `#[assume_...= "why"]`, if the attribute is there. Without a reason it is a mistake.
@@ -281,6 +333,21 @@ pub(crate) fn reason(attrs: &[Attribute], name: &str, errors: &Errors) -> Option
     }
     // Also without one: the mistake is said once, and what the attribute lifts is not reported on top.
     Some(text.unwrap_or_else(|| LitStr::new("", proc_macro2::Span::call_site())))
+}
+
+/// Nothing but a field or a handler is vouched for. Whether something else was: its fields are no second mistake.
+pub(crate) fn is_misvouched(item: &DeriveInput, errors: &Errors) -> bool {
+    let before = errors.count();
+    let variants = match &item.data {
+        Data::Enum(data) => data.variants.iter().flat_map(|variant| &variant.attrs).collect(),
+        _ => Vec::new(),
+    };
+    for attr in item.attrs.iter().chain(variants) {
+        if attr.path().is_ident("assume_deterministic") {
+            errors.on(attr, words::ASSUME_PLACE);
+        }
+    }
+    errors.count() > before
 }
 
 /// `crate = path` of a derive's own attribute.

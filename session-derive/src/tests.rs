@@ -147,7 +147,7 @@ const STATE: &str = r#"
 
 #[test]
 fn state() {
-    insta::assert_snapshot!(pretty(expand::derive_state(tokens(STATE))));
+    insta::assert_snapshot!(pretty(expand::derive_state(&tokens(STATE))));
 }
 
 const REFUSED: &str = r#"
@@ -199,7 +199,7 @@ fn no_input_makes_the_macros_panic() {
     never_panics(spoiled(&tokens(COMMANDS)), &|item| expand::state_machine(TokenStream::new(), &item));
     never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_command);
     never_panics(spoiled(&tokens(COMMANDS)), &expand::derive_query);
-    never_panics(spoiled(&tokens(STATE)), &expand::derive_state);
+    never_panics(spoiled(&tokens(STATE)), &|item| expand::derive_state(&item));
     never_panics(spoiled(&tokens(REFUSED)), &expand::derive_deterministic);
     never_panics(spoiled(&tokens(REFUSED)), &expand::derive_rejection);
 }
@@ -227,7 +227,7 @@ fn with_a_path_to_the_runtime_nothing_else_is_named() {
             quote!(crate = sr, command = CounterCommand, server_request = Notice),
             &tokens(MACHINE),
         ),
-        expand::derive_state(tokens(&format!("#[state(crate = sr)] {STATE}"))),
+        expand::derive_state(&tokens(&format!("#[state(crate = sr)] {STATE}"))),
         expand::derive_deterministic(tokens(&format!("#[deterministic(crate = sr)] {REFUSED}"))),
         expand::derive_rejection(tokens(&format!("#[rejection(crate = sr)] {REFUSED}"))),
     ];
@@ -271,6 +271,38 @@ fn another_word_is_no_slip() {
     }
 }
 
+#[test]
+fn what_is_made_of_a_method_has_its_docs_without_links_that_lead_from_it() {
+    for (line, copied) in [
+        (" See [`Self::helper`] and [helper()].", " See `Self::helper` and helper()."),
+        (" See [this](Self::helper), [that][fn@helper] and [`Refused`][].", " See this, that and `Refused`."),
+        (" [that]: Self::helper", " "),
+        (" [RFC 1]: https://example.org", " [RFC 1]: https://example.org"),
+        (
+            " See [the page](https://example.org) and [RFC 1].",
+            " See [the page](https://example.org) and [RFC 1].",
+        ),
+        (" The `[index]` of ``a[i]``, [0, 1], [ ] and [", " The `[index]` of ``a[i]``, [0, 1], [ ] and ["),
+        (" Half a `tick and [`half", " Half a `tick and [`half"),
+    ] {
+        assert_eq!(expand::unlinked(line), copied);
+    }
+    let machine = quote! {
+        impl Counter {
+            /// See [`Self::helper`].
+            #[query]
+            fn value(&self) -> u64 { self.value }
+        }
+    };
+    let expansion = expand::state_machine(quote!(command = CounterCommand), &machine).to_string();
+    assert_eq!(expansion.matches("See [`Self::helper`]").count(), 1, "the method's own: {expansion}");
+    assert_eq!(
+        expansion.matches("See `Self::helper`").count(),
+        2,
+        "the client's and the query's: {expansion}"
+    );
+}
+
 /// Code without what the book leaves out: spaces, last commas, and the paths of what everybody knows.
 fn bare(code: &str) -> String {
     let mut bare: String = code.chars().filter(|c| !c.is_whitespace()).collect();
@@ -300,7 +332,7 @@ fn the_book_shows_the_real_expansion() {
     let items = syn::parse_str::<File>(machine).expect("the machine is Rust").items;
     let expansions = items.into_iter().map(|item| match item {
         Item::Enum(item) => expand::derive_command(item.to_token_stream()),
-        Item::Struct(item) => expand::derive_state(item.to_token_stream()),
+        Item::Struct(item) => expand::derive_state(&item.to_token_stream()),
         Item::Impl(mut item) => {
             item.attrs.clear();
             expand::state_machine(quote!(command = CounterCommand), &item.to_token_stream())

@@ -23,6 +23,12 @@ pub(crate) const NO_COMMAND: &str = "which enum do these handlers answer? Write 
 pub(crate) const GENERATED_NAME: &str = "the query enum and the typed client are named after the machine, and this type \
      has no plain name; write `query = Name` and `client = Name`";
 
+pub(crate) fn name_taken(name: &str) -> String {
+    format!(
+        "`{name}` is the name of another type of this machine; give the query enum and the client names of their own"
+    )
+}
+
 pub(crate) fn repeated_key(key: &str) -> String {
     format!("`{key}` is given twice; keep one")
 }
@@ -40,7 +46,7 @@ pub(crate) fn value_form(key: &str) -> String {
         "version" => VERSION_RANGE.to_owned(),
         "name" => "write a text: `name = \"...\"`".to_owned(),
         "crate" => "write a path, without quotes: `crate = path::to::session_runtime`".to_owned(),
-        key => format!("write a name, without quotes: `{key} = Name`"),
+        key => format!("write a plain name, without quotes: `{key} = Name`"),
     }
 }
 
@@ -76,10 +82,19 @@ pub(crate) const CFG_SHIFTS: &str = "in this build a variant above is missing, s
      in other builds; only the last variant may be under `#[cfg]`, and of exclusive twins one must always be there";
 pub(crate) const SINCE_ON_FIELD: &str = "the fields of a command never change, because its bytes stand in the log; add a \
      variant with `#[since = N]` instead";
+pub(crate) const SINCE_ON_METHOD: &str = "`#[since = N]` goes on the command: on the variant in the enum, not on its \
+     handler; a query and a hook have no version";
 pub(crate) const SINCE_ON_TYPE: &str = "`#[since = N]` goes on what came later: a variant or a field";
 pub(crate) const CFG_FIELD: &str = "a field under `#[cfg]` would give the same command different bytes in different \
      builds; add a variant instead";
 pub(crate) const SERDE_CRATE: &str = "`#[state_machine]` sets serde's `crate` itself; remove this";
+
+pub(crate) fn twins_differ(variant: &str) -> String {
+    format!(
+        "this `{variant}` differs from the one above, but both are one command, whose bytes must mean the same in \
+         every build; give it the same fields and the same `since`, and make what is new a variant of its own"
+    )
+}
 
 pub(crate) fn derived_already(names: &[String]) -> String {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -123,6 +138,23 @@ pub(crate) fn serde_on_variant(key: &str) -> String {
         _ => "the variants behind it would be written under one number and read under another",
     };
     format!("`#[serde({key})]` cannot stand on a variant: {why}; remove it")
+}
+
+pub(crate) fn serde_on_command(key: &str) -> String {
+    format!(
+        "`#[serde({key})]` cannot stand on an enum of commands, which is written as its variant's place and the \
+         fields; remove it"
+    )
+}
+
+pub(crate) fn unknown_serde(key: &str, near: Option<&str>) -> String {
+    let instead = if near.is_some() { did_you_mean(near) } else { "; remove it".to_owned() };
+    format!("serde knows no `{key}` here{instead}")
+}
+
+pub(crate) fn serde_form(key: &str, takes_nothing: bool) -> String {
+    let form = if takes_nothing { key.to_owned() } else { format!("{key} = \"...\"") };
+    format!("write `#[serde({form})]`")
 }
 
 pub(crate) fn one_sided_skip(key: &str) -> String {
@@ -210,6 +242,9 @@ pub(crate) fn lifts_one(name: &str) -> String {
     format!("`#[{name}]` is for one handler at a time; move it to the method that needs it")
 }
 
+pub(crate) const ASSUME_PLACE: &str = "`#[assume_deterministic]` vouches for one field of a foreign type, or for the body \
+     of one handler: move it there; an own type is vouched for as a whole by `impl Deterministic for T {}`";
+
 // Bodies.
 
 pub(crate) fn may_panic(what: &str, instead: &str, kind: &str, consequence: &str) -> String {
@@ -229,6 +264,7 @@ pub(crate) fn may_differ(what: &str, instead: &str, kind: &str) -> String {
 
 pub(crate) const STATE_NOT_STRUCT: &str =
     "`State` is for structs with named fields: each field is a key of the snapshot";
+pub(crate) const STATE_HALF_TYPED: &str = "`derive(State)` did not understand the struct";
 pub(crate) const STATE_TUPLE: &str = "the fields of a state need names: each is a key of the snapshot";
 pub(crate) const STATE_SKIP: &str = "no field of the state can be left out: replicas must agree on every one, also after \
      a restore; move what is not replicated out of the state, or compute it from the other fields where it is needed";
@@ -256,6 +292,11 @@ pub(crate) fn state_key(key: &str, on_struct: bool) -> String {
         }
     }
     message
+}
+
+pub(crate) fn state_key_takes_nothing(key: &str) -> String {
+    let why = if key == "default" { ": the field restores as the `Default` of its type" } else { "" };
+    format!("write just `#[state({key})]`{why}")
 }
 
 pub(crate) fn still_a_field(name: &str) -> String {

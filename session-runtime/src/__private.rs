@@ -34,6 +34,8 @@ use std::marker::PhantomData;
 pub trait Mirrored: Command {
     /// The mirror.
     type Mirror;
+    /// The names of variants of other builds.
+    const ABSENT: &'static [&'static str] = &[];
     /// To the mirror.
     fn into_mirror(self) -> Self::Mirror;
     /// From the mirror.
@@ -140,13 +142,13 @@ pub struct CommandOf<T>(PhantomData<T>);
 
 impl<T: Mirrored> CommandOf<T> {
     /// The variants.
-    pub const TABLE: Table = Table { variants: T::VARIANTS, is_command: true };
+    pub const TABLE: Table = Table { variants: T::VARIANTS, absent: T::ABSENT, is_command: true };
 }
 
 /// What the compiler falls back to for a type that is no command.
 pub trait NoCommand {
     /// No variants.
-    const TABLE: Table = Table { variants: &[], is_command: false };
+    const TABLE: Table = Table { variants: &[], absent: &[], is_command: false };
 }
 
 impl<T> NoCommand for CommandOf<T> {}

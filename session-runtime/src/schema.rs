@@ -193,8 +193,9 @@ impl Schema {
                 None if field.default => {}
                 None => {
                     return Err(format!(
-                        "the snapshot has no state field `{name}`: mark it `#[state(default)]` or `#[since = N]` \
-                         if it is new, `#[state(was = \"...\")]` if it was renamed"
+                        "the snapshot has no state field `{name}`: mark it `#[state(default)]` or `#[since = {}]` \
+                         if it is new, `#[state(was = \"...\")]` if it was renamed",
+                        version.saturating_add(1)
                     ));
                 }
             }

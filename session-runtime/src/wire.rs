@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may differ between replicas",
     label = "this type is not `Deterministic`",
-    note = "use `BTreeMap`/`BTreeSet` for hash collections, sized integers for `usize` and for floats, `Timestamp` for clocks; an own type derives `Deterministic`, or is vouched for with `impl Deterministic for T {{}}`"
+    note = "use `BTreeMap`/`BTreeSet` for hash collections, sized integers for `usize` and for floats, `Timestamp` for clocks; an own type derives `Deterministic`, or is vouched for with `impl Deterministic for T {{}}`; a field of a foreign type is vouched for with `#[assume_deterministic = \"why\"]` on the field"
 )]
 pub trait Deterministic {}
 

@@ -173,6 +173,13 @@ fn a_reordered_removed_or_changed_command_fails_with_what_would_break() {
         "which is gone"
     );
     says!("removed", Schema { commands: &[GET], ..BASE }, "so `Put` is gone.");
+    // The version falls with the command that brought it, which is what to put back.
+    machine!(Fallen, BASE);
+    let with_new = BASE_FILE
+        .replace("version 1", "version 2")
+        .replace("server_request", "command 2 New -> () since 2\nserver_request");
+    let verdict = verdict_on::<Fallen>("removed-with-version", Some(&with_new));
+    assert!(verdict.contains("It ended with `command 2 New -> () since 2`, which is gone."), "{verdict}");
     says!(
         "retyped",
         Schema { commands: &[PUT, Variant { fields: Fields::Tuple(&["u64"]), ..GET }], ..BASE },
@@ -213,7 +220,21 @@ fn changes_of_state_that_no_snapshot_survives_fail() {
     says!(
         "field-added",
         Schema { state: &[FIELD, StateField::new("extra", "u64")], ..BASE },
-        "has no state field `extra`: mark it `#[state(default)]`"
+        "has no state field `extra`: mark it `#[state(default)]` or `#[since = 2]` if it is new"
+    );
+    // Marked, but with a version that is in use already.
+    machine!(
+        Marked,
+        Schema {
+            version: 2,
+            state: &[FIELD, StateField { since: 2, ..StateField::new("extra", "u64") }],
+            ..BASE
+        }
+    );
+    let verdict = verdict_on::<Marked>("field-in-use", Some(&BASE_FILE.replace("version 1", "version 2")));
+    assert!(
+        verdict.contains("no state field `extra`: mark it `#[state(default)]` or `#[since = 3]`"),
+        "{verdict}"
     );
     says!("field-removed", Schema { state: &[], ..BASE }, "`#[state(dropped(\"map\"))]`");
 }
@@ -229,11 +250,21 @@ fn another_name_a_lower_version_and_another_server_request_fail() {
     says!(
         "server-request",
         Schema { server_request: "Notice", ..BASE },
-        "The type of the server requests is now `Notice`"
+        "had no server requests, and now they are `Notice`",
+        "Leave `server_request` out"
+    );
+    machine!(Asking, Schema { server_request: "Notice", ..BASE });
+    let other = BASE_FILE.replace("server_request Never", "server_request News");
+    let verdict = verdict_on::<Asking>("other-server-request", Some(&other));
+    assert!(
+        verdict.contains("was `News` and is now `Notice`") && verdict.contains("append to it"),
+        "{verdict}"
     );
     machine!(Lower, BASE);
     let newer = BASE_FILE.replace("version 1", "version 3");
-    assert!(verdict_on::<Lower>("lower", Some(&newer)).contains("never lower a version"));
+    let verdict = verdict_on::<Lower>("lower", Some(&newer));
+    assert!(verdict.contains("never lower a version"), "{verdict}");
+    assert!(verdict.contains("`#[state_machine(version = 3)]` keeps it"), "{verdict}");
     assert!(
         verdict_on::<Lower>("broken", Some("hello"))
             .contains("should be `machine NAME version N`, and is `hello`")

@@ -3,14 +3,16 @@
 
 use crate::errors::Errors;
 use crate::model::Marks;
+use crate::names::peeled;
 use crate::parse::Method;
 use crate::words;
 use proc_macro2::{Span, TokenStream};
+use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Expr, ExprLit, ExprUnary, Ident, Lit, Macro, Pat, Path, Token, UnOp, UseTree};
+use syn::{BinOp, Expr, ExprLit, ExprUnary, Ident, Lit, Macro, Pat, Path, Token, Type, UnOp, UseTree};
 
 /// Checks one method, as far as its attributes have not lifted the rules.
 pub(crate) fn check_body(method: &Method, marks: &Marks, errors: &Errors) {
@@ -22,14 +24,17 @@ pub(crate) fn check_body(method: &Method, marks: &Marks, errors: &Errors) {
             infallible: marks.infallible.is_none(),
             deterministic: marks.deterministic.is_none(),
             kind: Kind::of(marks),
+            locals: Vec::new(),
             imports: Vec::new(),
             refused: Vec::new(),
             said: Vec::new(),
         };
         // An import holds in all of its block, also above itself.
-        let mut uses = Uses(Vec::new());
-        uses.visit_block(&block);
-        for item in uses.0 {
+        let mut names = Names::default();
+        names.visit_signature(&method.sig);
+        names.visit_block(&block);
+        rules.locals = names.locals;
+        for item in names.uses {
             rules.use_tree(&item.tree, &mut Vec::new());
         }
         rules.visit_block(&block);
@@ -41,6 +46,8 @@ struct Rules<'a> {
     infallible: bool,
     deterministic: bool,
     kind: Kind,
+    /// The variables, wherever in the body they hold: a name alone may be one of them.
+    locals: Vec<String>,
     /// What the body imports, each by the name it has there and the path it stands for.
     imports: Vec<(String, Vec<String>)>,
     /// The names of imports that were refused: their uses are no mistakes of their own.
@@ -87,13 +94,27 @@ impl Kind {
     }
 }
 
-/// The imports of a body, wherever in it they stand.
-struct Uses<'ast>(Vec<&'ast syn::ItemUse>);
+/// The imports and the variables of a body, wherever in it they stand.
+#[derive(Default)]
+struct Names<'ast> {
+    uses: Vec<&'ast syn::ItemUse>,
+    locals: Vec<String>,
+}
 
-impl<'ast> Visit<'ast> for Uses<'ast> {
+impl<'ast> Visit<'ast> for Names<'ast> {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        self.0.push(item);
+        self.uses.push(item);
     }
+
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.locals.push(text_of(&pattern.ident));
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
+/// A name as it is meant: `r#unwrap` is `unwrap`.
+fn text_of(ident: &Ident) -> String {
+    ident.unraw().to_string()
 }
 
 /// Macros that panic, with what to do beside refusing.
@@ -151,6 +172,7 @@ const USE_STATE: &str = "take it as a field of the command, or keep it in the st
 const USE_COMMAND: &str = "do it outside, and send what came of it as a command";
 const USE_RNG: &str = "draw from `cx.rng()`, which gives the same on every replica";
 const USE_NOW: &str = "use `cx.now()`, the log's time";
+const USE_SAFE: &str = "write it in safe Rust";
 const USE_BTREE: &str = "its order is another in every process: use `BTreeMap` or `BTreeSet`";
 
 impl Rules<'_> {
@@ -169,16 +191,17 @@ impl Rules<'_> {
 
     /// A path, wherever it stands, by its segments. At most one mistake a path.
     fn path(&mut self, segments: &[&Ident]) {
-        let Some(first) = segments.first().map(ToString::to_string) else {
+        let Some(first) = segments.first().map(|first| text_of(first)) else {
             return;
         };
-        if self.refused.contains(&first) {
+        let is_local = segments.len() == 1 && self.locals.contains(&first);
+        if is_local || self.refused.contains(&first) {
             return;
         }
         let imported = self.imports.iter().find(|(name, _)| *name == first).map(|(_, path)| path.clone());
         let before = imported.unwrap_or_else(|| vec![first]).into_iter();
         let before = before.map(|name| (name, segments[0].span()));
-        let written = segments.iter().skip(1).map(|segment| (segment.to_string(), segment.span()));
+        let written = segments.iter().skip(1).map(|segment| (text_of(segment), segment.span()));
         self.full_path(&before.chain(written).collect::<Vec<_>>());
     }
 
@@ -252,14 +275,18 @@ impl Rules<'_> {
     fn used(&mut self, before: &[Ident], last: &Ident, name: &Ident) {
         let segments: Vec<&Ident> = before.iter().chain([last]).collect();
         let name = if name == "self" { before.last().unwrap_or(name) } else { name };
+        let path = if last == "self" { before.iter().collect() } else { segments };
         let count = self.errors.count();
-        self.path(&segments);
+        // Not yet: there are addresses in it. What else is used of it is said there.
+        let is_net = path.len() == 2 && path[0] == "std" && path[1] == "net";
+        if !is_net {
+            self.path(&path);
+        }
         self.said.clear();
         if self.errors.count() > count {
-            self.refused.push(name.to_string());
+            self.refused.push(text_of(name));
         } else {
-            let path = if last == "self" { before.iter().collect() } else { segments };
-            self.imports.push((name.to_string(), path.iter().map(ToString::to_string).collect()));
+            self.imports.push((text_of(name), path.iter().map(|segment| text_of(segment)).collect()));
         }
     }
 
@@ -329,6 +356,7 @@ fn divisor(expr: &Expr) -> Divisor {
     match expr {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() != "0" => Divisor::Sound,
         Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => Divisor::Sound,
+        Expr::Lit(ExprLit { lit: Lit::Byte(byte), .. }) if byte.value() != 0 => Divisor::Sound,
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match &**expr {
             Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_digits() == "1" => {
                 Divisor::MinusOne
@@ -344,7 +372,7 @@ fn divisor(expr: &Expr) -> Divisor {
 
 impl<'ast> Visit<'ast> for Rules<'_> {
     fn visit_macro(&mut self, mac: &'ast Macro) {
-        let Some(name) = mac.path.segments.last().map(|segment| segment.ident.to_string()) else {
+        let Some(name) = mac.path.segments.last().map(|segment| text_of(&segment.ident)) else {
             return;
         };
         if let Some((_, instead)) = PANICKING.iter().find(|(panicking, _)| *panicking == name) {
@@ -358,7 +386,7 @@ impl<'ast> Visit<'ast> for Rules<'_> {
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        let name = call.method.to_string();
+        let name = text_of(&call.method);
         if UNWRAPPING.contains(&name.as_str()) {
             self.panics(call.method.span(), &format!("`.{name}()`"), self.kind.instead_of_unwrap);
         }
@@ -380,6 +408,7 @@ impl<'ast> Visit<'ast> for Rules<'_> {
         visit::visit_expr_binary(self, binary);
     }
 
+    // An `.await` stands inside `async`, which is refused; anywhere else rustc refuses it.
     fn visit_expr_async(&mut self, block: &'ast syn::ExprAsync) {
         self.differs(block.async_token.span, "what an `async` block does, and when,", USE_COMMAND);
         visit::visit_expr_async(self, block);
@@ -392,14 +421,38 @@ impl<'ast> Visit<'ast> for Rules<'_> {
         visit::visit_expr_closure(self, closure);
     }
 
-    fn visit_expr_await(&mut self, wait: &'ast syn::ExprAwait) {
-        self.differs(wait.await_token.span, "what `.await` waits for", USE_COMMAND);
-        visit::visit_expr_await(self, wait);
+    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
+        self.differs(block.unsafe_token.span, "what an `unsafe` block does", USE_SAFE);
+        visit::visit_expr_unsafe(self, block);
     }
 
-    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
-        self.differs(block.unsafe_token.span, "what an `unsafe` block does", "write it in safe Rust");
-        visit::visit_expr_unsafe(self, block);
+    fn visit_signature(&mut self, sig: &'ast syn::Signature) {
+        if let Some(token) = &sig.asyncness {
+            self.differs(token.span(), "what an `async` function does, and when,", USE_COMMAND);
+        }
+        if let syn::Safety::Unsafe(token) = &sig.safety {
+            self.differs(token.span(), "what an `unsafe` function does", USE_SAFE);
+        }
+        visit::visit_signature(self, sig);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let Some(token) = &item.unsafety {
+            self.differs(token.span(), "what an `unsafe` impl promises", USE_SAFE);
+        }
+        visit::visit_item_impl(self, item);
+    }
+
+    // `<Type>::name` is `Type::name`.
+    fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
+        let Some(Type::Path(own)) = path.qself.as_ref().map(|own| peeled(&own.ty)) else {
+            visit::visit_expr_path(self, path);
+            return;
+        };
+        let segments = own.path.segments.iter().chain(path.path.segments.last());
+        self.path(&segments.map(|segment| &segment.ident).collect::<Vec<_>>());
+        visit::visit_path(self, &own.path);
+        visit::visit_path(self, &path.path);
     }
 
     fn visit_path(&mut self, path: &'ast Path) {

@@ -1,6 +1,7 @@
 //! The typed client: a method for every handler a client may call, and one for every query.
 
-use super::machine::{Expansion, handler_alias, owned_type, query_generics, reply, shown, without_bounds};
+use super::docs::shown;
+use super::machine::{Expansion, handler_alias, owned_type, query_generics, reply, without_bounds};
 use super::{generated_name, mentions, text_of};
 use crate::model::{Handler, Machine, Param, Query};
 use crate::parse::Method;

@@ -2,23 +2,29 @@
 
 use super::wire::{CheckedTypes, Twin};
 use super::{
-    allow_deprecated, ends, generated_name, input, mentions, placed, serde_path, text_of, without_self,
+    allow_deprecated, ends, generated_name, input, mentions, name_behind, placed, serde_path, text_of,
+    without_attributes, without_self,
 };
 use crate::check::{check_serde, without_refused_serde};
 use crate::errors::Errors;
 use crate::model::MARKERS;
 use crate::names::{handler_of, type_text, variant_text};
-use crate::parse::{Args, cfgs, default_crate, reason, since_of};
+use crate::parse::{Args, cfgs, default_crate, is_misvouched, reason, since_number, since_of};
 use crate::words;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Data, DeriveInput, Field, Fields, Ident, ItemEnum, Meta, Path, Token, Variant};
+use syn::{
+    Attribute, Data, DeriveInput, Field, Fields, Generics, Ident, ItemEnum, Meta, Path, Token, Variant,
+};
 
 /// What the attribute derives, and a user must not derive again.
 const DERIVED: [&str; 3] = ["Serialize", "Deserialize", "Deterministic"];
+
+/// The attributes that mean something to what is derived only.
+const HELPERS: [&str; 3] = ["since", "serde", "assume_deterministic"];
 
 /// The attribute re-emits the enum with derives: they see it after `cfg` was evaluated.
 pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
@@ -28,8 +34,7 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         Ok(enumeration) => enumeration,
         Err(error) => {
             errors.push(error);
-            let errors = errors.finish();
-            return quote!(#item #errors);
+            return half_typed(&args.krate(), item, &errors.finish());
         }
     };
     let krate = args.krate();
@@ -40,10 +45,18 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         errors.on(first, words::GENERIC_COMMAND);
     }
     without_second_derives(&mut enumeration.attrs, &errors);
+    without_malformed_since(&mut enumeration, &errors);
     let before = errors.count();
     check_cfgs(&enumeration, &errors);
+    check_twins(&enumeration, &errors);
     let sound = errors.count() == before;
     without_refused_serde(&mut enumeration, &errors);
+    // Nothing can be said about a generic command, so nothing is derived for it.
+    if !enumeration.generics.params.is_empty() {
+        let own = without_attributes(enumeration.to_token_stream(), &HELPERS);
+        let mistaken = mistaken(&krate, &enumeration.ident, &enumeration.generics, &errors.finish());
+        return quote!(#own #mistaken);
+    }
     // Where a variant is under `cfg`, the derive is told about all of them, and sees whether one is missing.
     let conditional = sound && enumeration.variants.iter().any(is_conditional);
     let all = conditional.then(|| names(&enumeration));
@@ -60,20 +73,59 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
     } else {
         Default::default()
     };
-    // Nothing can be said about a generic command, so nothing is derived for it.
-    let derives = enumeration.generics.params.is_empty().then(|| {
-        quote! {
-            #serde
-            #[derive(#krate::__private::SessionCommand)]
-            #[session_enum(#krate #(, #all)*)]
-        }
-    });
     let errors = errors.finish();
     quote! {
         #import
-        #derives
+        #serde
+        #[derive(#krate::__private::SessionCommand)]
+        #[session_enum(#krate #(, #all)*)]
         #enumeration
         #errors
+    }
+}
+
+/// An enum that does not parse.
+fn half_typed(krate: &Path, item: &TokenStream, errors: &TokenStream) -> TokenStream {
+    let own = without_attributes(item.clone(), &HELPERS);
+    let Some(ident) = name_behind("enum", item) else {
+        return quote!(#own #errors);
+    };
+    let mistaken = mistaken(krate, &ident, &Generics::default(), errors);
+    quote!(#own #mistaken)
+}
+
+/// What an enum of commands has, for one that is none. The mistake stands in for the table of its variants: whatever
+/// asks for that finds a mistake that has been said, and says nothing.
+fn mistaken(krate: &Path, ident: &Ident, generics: &Generics, errors: &TokenStream) -> TokenStream {
+    let serde = quote!(#krate::__private::serde);
+    let result = quote!(::core::result::Result);
+    let (impl_generics, own, where_clause) = generics.split_for_impl();
+    let mut with_de = generics.clone();
+    with_de.params.insert(0, syn::parse_quote!('de));
+    let (with_de, ..) = with_de.split_for_impl();
+    quote! {
+        const _: () = {
+            impl #impl_generics #krate::Deterministic for #ident #own #where_clause {}
+            impl #impl_generics #serde::Serialize for #ident #own #where_clause {
+                fn serialize<__S: #serde::Serializer>(&self, _: __S) -> #result<__S::Ok, __S::Error> {
+                    ::core::unreachable!()
+                }
+            }
+            impl #with_de #serde::Deserialize<'de> for #ident #own #where_clause {
+                fn deserialize<__D: #serde::Deserializer<'de>>(_: __D) -> #result<Self, __D::Error> {
+                    ::core::unreachable!()
+                }
+            }
+            impl #impl_generics #krate::Command for #ident #own #where_clause {
+                const VARIANTS: &'static [#krate::schema::Variant] = { #errors };
+                fn variant(&self) -> ::core::primitive::usize { 0 }
+            }
+            impl #impl_generics #krate::__private::Mirrored for #ident #own #where_clause {
+                type Mirror = Self;
+                fn into_mirror(self) -> Self { self }
+                fn from_mirror(mirror: Self) -> Self { mirror }
+            }
+        };
     }
 }
 
@@ -100,6 +152,22 @@ fn without_markers(enumeration: &mut ItemEnum, errors: &Errors) {
             }
             marker.is_none()
         });
+    }
+}
+
+/// Puts the version above in the place of one that is none: rustc would refuse what is no literal a second time.
+fn without_malformed_since(enumeration: &mut ItemEnum, errors: &Errors) {
+    let mut above = 1;
+    for variant in &mut enumeration.variants {
+        for attr in variant.attrs.iter_mut().filter(|attr| attr.path().is_ident("since")) {
+            if let Some(number) = since_number(attr) {
+                above = number;
+            } else {
+                errors.on(&*attr, words::SINCE_FORM);
+                let above = Literal::u32_unsuffixed(above);
+                *attr = syn::parse_quote!(#[since = #above]);
+            }
+        }
     }
 }
 
@@ -160,6 +228,35 @@ fn check_cfgs(enumeration: &ItemEnum, errors: &Errors) {
     }
 }
 
+/// Twins are one command in different builds, so they are alike inside.
+fn check_twins(enumeration: &ItemEnum, errors: &Errors) {
+    let conditional = || enumeration.variants.iter().filter(|variant| is_conditional(variant));
+    for variant in conditional() {
+        let first = conditional().find(|other| other.ident == variant.ident);
+        if first.is_some_and(|first| inside(first) != inside(variant)) {
+            errors.on(&variant.ident, words::twins_differ(&text_of(&variant.ident)));
+        }
+    }
+}
+
+/// What is inside a command, as text: its `since`, its fields, and what serde is told about them.
+fn inside(variant: &Variant) -> String {
+    let mut variant = variant.clone();
+    variant.discriminant = None;
+    let is_inside = |attr: &Attribute| attr.path().is_ident("serde") || attr.path().is_ident("since");
+    variant.attrs.retain(is_inside);
+    for field in &mut variant.fields {
+        field.attrs.retain(is_inside);
+    }
+    // A comma behind the last field is nothing.
+    match &mut variant.fields {
+        Fields::Named(fields) => fields.named.pop_punct(),
+        Fields::Unnamed(fields) => fields.unnamed.pop_punct(),
+        Fields::Unit => None,
+    };
+    variant.to_token_stream().to_string()
+}
+
 /// The hidden derive: the table of variants, the mirror, and the probes of the fields.
 pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     let item = match input(item) {
@@ -172,14 +269,16 @@ pub(crate) fn derive_command(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let (krate, all) = told(&item);
     check_serde(&item, &errors);
+    let is_misvouched = is_misvouched(&item, &errors);
     let variants: Vec<&Variant> = data.variants.iter().collect();
     check_positions(&variants, &all, &errors);
     check_since(&item, &variants, &errors);
     let table = table(&krate, &variants, &errors);
     let command = command_impl(&krate, &item.ident, &variants, &table);
-    let mirror = mirror(&krate, &item.ident, &variants);
+    let mirror = mirror(&krate, &item.ident, &variants, &absent(&variants, &all));
     let ident = &item.ident;
     let (serde, probes) = fields(&krate, &item, &variants, &errors);
+    let probes = if is_misvouched { TokenStream::new() } else { probes };
     let deprecated = allow_deprecated([item.attrs.as_slice()]);
     let errors = errors.finish();
     quote! {
@@ -213,6 +312,12 @@ fn check_positions(variants: &[&Variant], all: &[Path], errors: &Errors) {
     if let Some((variant, _)) = shifted {
         errors.on(&variant.ident, words::CFG_SHIFTS);
     }
+}
+
+/// The variants that are not in this build.
+fn absent(variants: &[&Variant], all: &[Path]) -> Vec<String> {
+    let is_absent = |name: &&Path| !variants.iter().any(|variant| name.is_ident(&variant.ident));
+    all.iter().filter(is_absent).filter_map(Path::get_ident).map(text_of).collect()
 }
 
 /// `since` is for variants.
@@ -307,9 +412,9 @@ fn twin(variant: &Variant, params: &[Ident]) -> Twin {
 fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     let mut highest = 1;
     let rows = variants.iter().map(|variant| {
-        let name = text_of(&variant.ident);
-        if variant_text(&handler_of(&variant.ident)) != name {
-            errors.on(&variant.ident, words::unreachable_variant(&name));
+        let name = text_of(&reachable(&variant.ident));
+        if name != text_of(&variant.ident) {
+            errors.on(&variant.ident, words::unreachable_variant(&text_of(&variant.ident)));
         }
         let since = since_of(&variant.attrs, errors).unwrap_or(1);
         if since < highest {
@@ -343,6 +448,15 @@ fn table(krate: &Path, variants: &[&Variant], errors: &Errors) -> TokenStream {
     quote!(&[#(#rows),*])
 }
 
+/// The name under which handlers find a variant: its own, unless no handler can be named for that.
+fn reachable(variant: &Ident) -> Ident {
+    let text = variant_text(&handler_of(variant));
+    if text == text_of(variant) {
+        return variant.clone();
+    }
+    syn::parse_str::<Ident>(&text).map_or_else(|_| variant.clone(), |_| Ident::new(&text, variant.span()))
+}
+
 fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &TokenStream) -> TokenStream {
     let arms = variants.iter().enumerate().map(|(index, variant)| {
         let name = &variant.ident;
@@ -363,7 +477,7 @@ fn command_impl(krate: &Path, ident: &Ident, variants: &[&Variant], table: &Toke
 }
 
 /// The mirror: one tuple a variant, so that the impl block's expansion can match without knowing the shape.
-fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
+fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant], absent: &[String]) -> TokenStream {
     // A name that the fields' types do not use: inside the block it would stand before theirs.
     let types: TokenStream =
         variants.iter().flat_map(|variant| &variant.fields).map(|field| field.ty.to_token_stream()).collect();
@@ -372,7 +486,7 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let mirror = generated_name(&Ident::new(free.map_or("__Mirror", String::as_str), ident.span()));
     let own = ident.to_token_stream();
     let tuples = variants.iter().map(|variant| {
-        let name = &variant.ident;
+        let name = reachable(&variant.ident);
         let types = variant.fields.iter().map(|field| without_self(field.ty.to_token_stream(), &own));
         quote!(#name((#(#types,)*)),)
     });
@@ -382,12 +496,15 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
     let into = shapes.iter().map(|(own, mirrored)| quote!(Self::#own => #mirror::#mirrored,));
     let from = shapes.iter().map(|(own, mirrored)| quote!(#mirror::#mirrored => Self::#own,));
     let value = format_ident!("__mirror", span = Span::mixed_site());
+    let absent = (!absent.is_empty())
+        .then(|| quote!(const ABSENT: &'static [&'static ::core::primitive::str] = &[#(#absent),*];));
     quote! {
         #declaration
 
         #[automatically_derived]
         impl #krate::__private::Mirrored for #ident {
             type Mirror = #mirror;
+            #absent
 
             #[inline]
             fn into_mirror(self) -> #mirror {
@@ -405,8 +522,8 @@ fn mirror(krate: &Path, ident: &Ident, variants: &[&Variant]) -> TokenStream {
 /// A variant as a pattern and an expression alike, and its mirror.
 fn shape(variant: &Variant) -> (TokenStream, TokenStream) {
     let (name, fields) = (&variant.ident, pattern(&variant.fields));
-    let locals = locals(&variant.fields);
-    (quote!(#name #fields), quote!(#name((#(#locals,)*))))
+    let (locals, mirrored) = (locals(&variant.fields), reachable(name));
+    (quote!(#name #fields), quote!(#mirrored((#(#locals,)*))))
 }
 
 /// Fields as a pattern and an expression alike.

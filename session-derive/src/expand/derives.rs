@@ -3,7 +3,7 @@
 use super::{input, placed, text_of, without_self};
 use crate::check::check_serde;
 use crate::errors::Errors;
-use crate::parse::{derive_crate, reason};
+use crate::parse::{derive_crate, is_misvouched, reason};
 use crate::words;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -18,13 +18,14 @@ pub(crate) fn derive_deterministic(item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let krate = derive_crate(&item.attrs, "deterministic", &errors);
     check_serde(&item, &errors);
+    let is_misvouched = is_misvouched(&item, &errors);
     let generics = bounded(&item.generics, &krate);
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let ident = &item.ident;
     let own = quote!(#ident #type_generics);
     let probes: TokenStream = fields(&item, "Deterministic", &errors)
         .into_iter()
-        .filter(|field| reason(&field.attrs, "assume_deterministic", &errors).is_none())
+        .filter(|field| reason(&field.attrs, "assume_deterministic", &errors).is_none() && !is_misvouched)
         .map(|field| {
             let krate = placed(&krate, field.ty.span());
             let ty = without_self(field.ty.to_token_stream(), &own);

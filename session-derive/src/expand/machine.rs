@@ -1,9 +1,11 @@
 //! The impl block of the handlers.
 
 use super::command::without_repeated_attribute;
+use super::docs::shown;
 use super::wire::checked;
 use super::{
-    allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of, without_self,
+    allow_deprecated, client, ends, generated_name, mentions, placed, serde_path, text_of,
+    without_attributes, without_self,
 };
 use crate::check::check_body;
 use crate::errors::Errors;
@@ -11,7 +13,7 @@ use crate::model::{Handler, Hook, MARKERS, Machine, Marks, Query, hides_marker, 
 use crate::names::{peeled, return_text, type_text};
 use crate::parse::{Args, ImplBlock, Item, Method, Named};
 use crate::words;
-use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -25,15 +27,17 @@ pub(super) fn attribute(args: TokenStream, item: &TokenStream) -> TokenStream {
         Ok(block) => block,
         Err(error) => {
             errors.push(error);
-            let errors = errors.finish();
+            let (errors, item) = (errors.finish(), without_attributes(item.clone(), &MARKERS));
             return quote!(#item #errors);
         }
     };
     without_repeated_attribute(&mut block.attrs, &errors);
     check_block(&block, &errors);
     let machine = Machine::new(&block, &args, &errors);
-    for (method, marks) in &machine.methods {
-        check_body(method, marks, &errors);
+    if block.for_trait.is_none() {
+        for (method, marks) in &machine.methods {
+            check_body(method, marks, &errors);
+        }
     }
     let names = Names::of(&block.self_ty, &args, &errors);
     let own = own_block(&machine);
@@ -87,10 +91,14 @@ impl Names {
             vis.map_or_else(|| quote!(pub), ToTokens::to_token_stream)
         };
         let (query, client) = (named(args.query.as_ref(), "Query"), named(args.client.as_ref(), "Client"));
-        let (Some(query), Some(client)) = (query, client) else {
+        let (Some(mut query), Some(mut client)) = (query, client) else {
             errors.on(self_ty, words::GENERATED_NAME);
             return None;
         };
+        if let Some(taken) = taken_name(self_ty, args, &query, &client) {
+            errors.on(taken, words::name_taken(&text_of(taken)));
+            (query, client) = (format_ident!("{query}Query"), format_ident!("{client}Client"));
+        }
         Some(Self {
             machine: match (&args.name, &base) {
                 (Some(name), _) => name.value(),
@@ -102,6 +110,24 @@ impl Names {
             client,
             client_vis: vis(args.client.as_ref()),
         })
+    }
+}
+
+/// A name given by the user that is another one of theirs.
+fn taken_name<'a>(self_ty: &Type, args: &'a Args, query: &Ident, client: &Ident) -> Option<&'a Ident> {
+    let command = args.command.as_ref().and_then(plain_name);
+    let others = |generated| [plain_name(self_ty), command, Some(generated)];
+    let taken = |named: Option<&'a Named>, other| {
+        named.map(|named| &named.name).filter(|name| others(other).contains(&Some(*name)))
+    };
+    taken(args.client.as_ref(), query).or_else(|| taken(args.query.as_ref(), client))
+}
+
+/// The name of a type of this module, if it is written as one.
+fn plain_name(ty: &Type) -> Option<&Ident> {
+    match peeled(ty) {
+        Type::Path(path) => path.path.get_ident(),
+        _ => None,
     }
 }
 
@@ -131,6 +157,7 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
         .iter()
         .map(|item| match item {
             Item::Other(item) => item.to_token_stream(),
+            Item::HalfTyped(tokens) => half_typed(tokens),
             Item::Method(_) => {
                 methods.next().map(|(method, marks)| own_method(method, marks)).unwrap_or_default()
             }
@@ -147,6 +174,22 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
             clippy::unused_self
         )]
         #block
+    }
+}
+
+/// A method whose mistake is among its parameters: rustc goes on behind them. Behind any other, it would lose the rest
+/// of the block, and say so.
+fn half_typed(tokens: &TokenStream) -> TokenStream {
+    let without_parameters = tokens.clone().into_iter().map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+            Group::new(Delimiter::Parenthesis, TokenStream::new()).into()
+        }
+        other => other,
+    });
+    if syn::parse2::<Method>(without_parameters.collect()).is_ok() {
+        without_attributes(tokens.clone(), &MARKERS)
+    } else {
+        TokenStream::new()
     }
 }
 
@@ -186,7 +229,7 @@ fn is_ours(attr: &Attribute) -> bool {
     }
     attr.path().get_ident().is_some_and(|name| {
         let name = name.to_string();
-        MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
+        name == "since" || MARKERS.contains(&name.as_str()) || misspelled(&name).is_some()
     })
 }
 
@@ -310,18 +353,6 @@ pub(super) fn owned_type(ty: &impl ToTokens, machine: &Machine<'_>) -> TokenStre
     without_self(ty.to_token_stream(), &machine.block.self_ty.to_token_stream())
 }
 
-/// Docs and deprecation of a method, for what is generated after it.
-pub(super) fn shown(method: &Method, otherwise: &str) -> TokenStream {
-    let forwarded: Vec<&Attribute> = method
-        .attrs
-        .iter()
-        .filter(|attr| attr.path().is_ident("doc") || attr.path().is_ident("deprecated"))
-        .collect();
-    let has_docs = forwarded.iter().any(|attr| attr.path().is_ident("doc"));
-    let otherwise = (!has_docs).then(|| quote!(#[doc = #otherwise]));
-    quote!(#otherwise #(#forwarded)*)
-}
-
 /// The type a method returns.
 pub(super) fn reply(method: &Method) -> Type {
     match &method.sig.output {
@@ -343,12 +374,17 @@ fn commands(expansion: &Expansion<'_>) -> TokenStream {
             type #alias = <__Mirror as #krate::__private::Checked<{ #check }>>::Itself;
         }
     });
+    let rows = machine.handlers.iter().map(|handler| {
+        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
+        quote!(#(#cfgs)* #name)
+    });
     let table = quote!(#krate::__private::CommandOf::<#command>::TABLE);
     let at_command = placed(krate, command.span());
     let name = type_text(command);
     let check = quote_spanned!(command.span()=> #at_command::__private::check_command(__TABLE, #name));
     quote! {
         const __TABLE: #krate::__private::Table = #table;
+        const __HANDLERS: &[&::core::primitive::str] = &[#(#rows),*];
         type __Command = <#command as #krate::__private::Checked<{ #check }>>::Itself;
         type __Mirror = <__Command as #krate::__private::Mirrored>::Mirror;
         #(#handlers)*
@@ -370,17 +406,22 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
     let at_handler = placed(krate, ident.span());
     let found = quote_spanned! {ident.span()=>
         #at_handler::__private::check_handler(
-            __TABLE, #enumeration, #position, #variant, #name, #count, #has_context
+            __TABLE, __HANDLERS, #enumeration, #position, #variant, #name, #count, #has_context
         )
     };
+    if handler.params.is_empty() {
+        return quote!(let _ = #found; true);
+    }
+    let names = format_ident!("__names", span = Span::mixed_site());
+    let written = handler.params.iter().map(|param| param.written.map_or_else(|| "_".to_owned(), text_of));
     let arguments = handler.params.iter().enumerate().map(|(index, param)| {
-        let written = param.written.map_or_else(|| "_".to_owned(), text_of);
         let place = param.place;
         let at_argument = placed(krate, place);
-        quote_spanned!(place=> #at_argument::__private::check_argument(#fields, #variant, #index, #written);)
+        quote_spanned!(place=> #at_argument::__private::check_argument(#fields, #variant, #index, #names);)
     });
     quote! {
         let #fields = #found;
+        let #names = &[#(#written),*];
         #(#arguments)*
         true
     }
@@ -389,14 +430,10 @@ fn handler_check(expansion: &Expansion<'_>, handler: &Handler<'_>, position: usi
 /// What the compiler checks over all of the block.
 fn checks(expansion: &Expansion<'_>) -> TokenStream {
     let Expansion { krate, command, machine, .. } = expansion;
-    let rows = machine.handlers.iter().map(|handler| {
-        let (cfgs, name) = (&handler.cfgs, text_of(&handler.variant));
-        quote!(#(#cfgs)* #name)
-    });
     let missing = machine.whole.then(|| {
         let krate = placed(krate, command.span());
         quote_spanned! {command.span()=>
-            const _: () = #krate::__private::check_all_handled(__TABLE, &[#(#rows),*]);
+            const _: () = #krate::__private::check_all_handled(__TABLE, __HANDLERS);
         }
     });
     let version = machine.args.version.as_ref().map(|version| {

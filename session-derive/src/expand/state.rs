@@ -1,9 +1,9 @@
 //! `derive(State)`: each field is a key of the snapshot.
 
-use super::{allow_deprecated, input, mentions, placed, text_of};
+use super::{allow_deprecated, input, mentions, name_behind, placed, text_of};
 use crate::errors::Errors;
 use crate::names::type_text;
-use crate::parse::{default_crate, reason, since_of};
+use crate::parse::{default_crate, is_misvouched, reason, since_of};
 use crate::words;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -30,17 +30,18 @@ struct StateField<'a> {
     vouched: bool,
 }
 
-pub(crate) fn derive_state(item: TokenStream) -> TokenStream {
-    let item = match input(item) {
+pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
+    let item = match input(tokens.clone()) {
         Ok(item) => item,
-        Err(errors) => return errors,
+        Err(errors) => return half_typed(tokens).unwrap_or(errors),
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
+    let is_misvouched = is_misvouched(&item, &errors);
     if let Some(attr) = item.attrs.iter().find(|attr| attr.path().is_ident("since")) {
         errors.on(attr, words::SINCE_ON_TYPE);
     }
-    let fields: Vec<StateField<'_>> = match &item.data {
+    let mut fields: Vec<StateField<'_>> = match &item.data {
         Data::Struct(data) => match &data.fields {
             Fields::Unnamed(fields) => {
                 errors.on(&fields.unnamed, words::STATE_TUPLE);
@@ -57,10 +58,37 @@ pub(crate) fn derive_state(item: TokenStream) -> TokenStream {
             Vec::new()
         }
     };
+    for field in &mut fields {
+        field.vouched |= is_misvouched;
+    }
     check_names(&fields, &args.dropped, &errors);
     let implementation = implementation(&item, &args, &fields);
     let errors = errors.finish();
     quote!(#implementation #errors)
+}
+
+/// A struct that does not parse. rustc parsed it before this macro ran, and has said so; that it is no state would
+/// be said a second time. Should rustc know more Rust than this macro, its snapshots fail, and say why.
+fn half_typed(item: &TokenStream) -> Option<TokenStream> {
+    let ident = name_behind("struct", item)?;
+    let krate = default_crate();
+    let problem = words::STATE_HALF_TYPED;
+    Some(quote! {
+        impl #krate::State for #ident {
+            const FIELDS: &'static [#krate::schema::StateField] = &[];
+
+            fn save(&self, _: &mut #krate::StateWriter) -> ::core::result::Result<(), #krate::StateError> {
+                ::core::result::Result::Err(#krate::StateError {
+                    field: ::std::string::String::new(),
+                    problem: ::std::string::String::from(#problem),
+                })
+            }
+
+            fn load(_: &mut #krate::StateReader<'_>) -> ::core::result::Result<Self, #krate::SnapshotError> {
+                ::core::result::Result::Err(#krate::SnapshotError::NotASnapshot)
+            }
+        }
+    })
 }
 
 impl StateArgs {
@@ -125,6 +153,11 @@ impl<'a> StateField<'a> {
                     errors.on(&meta.path, words::repeated_key(&key));
                 }
                 seen.push(key.clone());
+                let is_bare = meta.input.is_empty() || meta.input.peek(Token![,]);
+                if matches!(key.as_str(), "per_entry" | "shared" | "default") && !is_bare {
+                    errors.on(&meta.path, words::state_key_takes_nothing(&key));
+                    skip(&meta)?;
+                }
                 match key.as_str() {
                     "per_entry" => found.per_entry = true,
                     "shared" => found.shared = true,

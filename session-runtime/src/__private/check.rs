@@ -107,6 +107,8 @@ const fn contains_from(names: &[&str], from: usize, name: &str) -> bool {
 pub struct Table {
     /// The variants.
     pub variants: &'static [Variant],
+    /// The names of variants of other builds, under a `cfg` that does not hold in this one.
+    pub absent: &'static [&'static str],
     /// Whether it is that of an enum of commands. What is wrong with another type is said once.
     pub is_command: bool,
 }
@@ -127,12 +129,17 @@ const fn find(variants: &[Variant], from: usize, name: &str) -> Option<Variant> 
 
 /// Whether two names differ by a slip: one letter more, less or other, two of them swapped, or capitals.
 const fn is_near(left: &str, right: &str) -> bool {
+    slip(left, right) <= 2
+}
+
+/// How many letters there are between what two names begin with and what they end with.
+const fn slip(left: &str, right: &str) -> usize {
     if left.eq_ignore_ascii_case(right) {
-        return true;
+        return 0;
     }
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len().abs_diff(right.len()) > 1 {
-        return false;
+        return usize::MAX;
     }
     let shorter = if left.len() < right.len() { left.len() } else { right.len() };
     let mut start = 0;
@@ -144,7 +151,25 @@ const fn is_near(left: &str, right: &str) -> bool {
         end += 1;
     }
     let longer = if left.len() > right.len() { left.len() } else { right.len() };
-    longer - start - end <= 2
+    longer - start - end
+}
+
+/// The variant without a handler that a handler without a variant was most likely meant for.
+const fn meant(variants: &[Variant], handlers: &[&str], handler: &str) -> Option<&'static str> {
+    let mut nearest: Option<&'static str> = None;
+    let mut at = 0;
+    while at < variants.len() {
+        let name = variants[at].name;
+        let is_nearer = match nearest {
+            None => is_near(name, handler),
+            Some(other) => slip(name, handler) < slip(other, handler),
+        };
+        if is_nearer && !contains_from(handlers, at, name) {
+            nearest = Some(name);
+        }
+        at += 1;
+    }
+    nearest
 }
 
 /// Checks that the type is an enum of commands.
@@ -158,8 +183,8 @@ pub const fn check_command(table: Table, name: &str) -> bool {
     true
 }
 
-/// Checks that every command has a handler, or says which have none. One whose name is nearly that of a handler
-/// without a command is left to the error about that handler.
+/// Checks that every command has a handler, or says which have none. One for which a handler without a command was
+/// meant is left to the error about that handler.
 #[track_caller]
 pub const fn check_all_handled(table: Table, handlers: &[&str]) {
     let variants = table.variants;
@@ -194,7 +219,11 @@ const fn missing(variants: &[Variant], handlers: &[&str]) -> Text {
 const fn is_misspelled(variants: &[Variant], handlers: &[&str], variant: &str) -> bool {
     let mut at = 0;
     while at < handlers.len() {
-        if is_near(handlers[at], variant) && find(variants, at, handlers[at]).is_none() {
+        if is_near(handlers[at], variant)
+            && find(variants, at, handlers[at]).is_none()
+            && let Some(meant) = meant(variants, handlers, handlers[at])
+            && equal(meant, variant)
+        {
             return true;
         }
         at += 1;
@@ -228,8 +257,10 @@ const fn count(fields: Fields) -> usize {
 
 /// Checks that a handler has a variant, and as many arguments as that has fields.
 #[track_caller]
+#[allow(clippy::too_many_arguments)] // each is a literal of generated code
 pub const fn check_handler(
     table: Table,
+    handlers: &[&str],
     command: &str,
     position: usize,
     variant: &str,
@@ -238,7 +269,7 @@ pub const fn check_handler(
     has_context: bool,
 ) -> Fields {
     let Some(Variant { fields, .. }) = find(table.variants, position, variant) else {
-        assert!(!table.is_command, "{}", unknown(table.variants, command, variant, handler).as_str());
+        assert!(!table.is_command, "{}", unknown(table, handlers, command, variant, handler).as_str());
         return Fields::Unit;
     };
     let all = count(fields) == arguments;
@@ -246,17 +277,16 @@ pub const fn check_handler(
     fields
 }
 
-const fn unknown(variants: &[Variant], command: &str, variant: &str, handler: &str) -> Text {
+const fn unknown(table: Table, handlers: &[&str], command: &str, variant: &str, handler: &str) -> Text {
     let mut text = Text::new().push("no variant `").push(variant).push("` in `").push(command);
+    if contains(table.absent, variant) {
+        text = text.push("` in this build; put the `#[cfg]` of the variant on the handler `").push(handler);
+        return text.push("`, too");
+    }
     text = text.push("` for the handler `").push(handler).push("`; ");
-    let mut at = 0;
-    while at < variants.len() {
-        let near = variants[at].name;
-        if is_near(near, variant) {
-            text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
-            return text.push(" A helper belongs in another impl block");
-        }
-        at += 1;
+    if let Some(near) = meant(table.variants, handlers, variant) {
+        text = text.push("did you mean `fn ").push_handler(near).push("`, for `").push(near).push("`?");
+        return text.push(" A helper belongs in another impl block");
     }
     text.push("add the variant, mark what only reads `#[query]`, or move a helper to another impl block")
 }
@@ -280,16 +310,21 @@ const fn miscounted(variant: &str, fields: Fields, arguments: usize, has_context
     }
 }
 
-/// Checks that an argument is named like the field in its place.
+/// Checks that an argument is named like the field in its place. The first that is not says so of the others, too:
+/// only one of these checks can fail.
 #[track_caller]
-pub const fn check_argument(fields: Fields, variant: &str, index: usize, name: &str) {
-    if let Fields::Struct(fields) = fields
-        && index < fields.len()
-    {
-        let expected = fields[index].0;
-        let fits = equal(name, expected) || is_same(name, expected) && position_of(fields, name).is_none();
-        assert!(fits, "{}", misnamed(fields, variant, expected, name).as_str());
+pub const fn check_argument(fields: Fields, variant: &str, index: usize, names: &[&str]) {
+    if let Fields::Struct(fields) = fields {
+        assert!(fits(fields, names, index), "{}", misnamed(fields, variant, names, index).as_str());
     }
+}
+
+const fn fits(fields: &[(&str, &str)], names: &[&str], index: usize) -> bool {
+    if index >= fields.len() {
+        return true; // said of their number
+    }
+    let (name, expected) = (names[index], fields[index].0);
+    equal(name, expected) || is_same(name, expected) && position_of(fields, name).is_none()
 }
 
 /// Whether two names are the same but for a leading underscore.
@@ -315,22 +350,37 @@ const fn position_of(fields: &[(&str, &str)], name: &str) -> Option<usize> {
     None
 }
 
-const fn misnamed(fields: &[(&str, &str)], variant: &str, expected: &str, name: &str) -> Text {
-    let text = Text::new();
+const fn misnamed(fields: &[(&str, &str)], variant: &str, names: &[&str], index: usize) -> Text {
+    let (name, expected) = (names[index], fields[index].0);
+    let mut text = Text::new();
     if equal(name, "_") {
-        let text = text.push("this argument is the field `").push(expected).push("` of `").push(variant);
-        return text.push("`; give it that name, or `_").push(expected).push("` if it is not used");
-    }
-    let text = if position_of(fields, without_underscore(name)).is_some() {
-        let text = text.push("`").push(name).push("` stands where `").push(variant).push("` has `");
-        text.push(expected).push("`; keep the order of the fields: ")
+        text = text.push("this argument is the field `").push(expected).push("` of `").push(variant);
+        text = text.push("`; give it that name, or `_").push(expected).push("` if it is not used");
+    } else if is_field(fields, name) {
+        text = text.push("`").push(name).push("` stands where `").push(variant).push("` has `");
+        text = list(text.push(expected).push("`; keep the order of the fields: "), fields);
     } else {
-        let text = text.push("`").push(variant).push("` has no field `").push(name).push("`; ");
+        text = text.push("`").push(variant).push("` has no field `").push(name).push("`; ");
         let here = if is_near(name, expected) { "did you mean `" } else { "in this place it has `" };
-        let text = text.push(here).push(expected).push("`");
-        text.push(if is_near(name, expected) { "? Its fields are " } else { "; its fields are " })
-    };
-    list(text, fields)
+        text = text.push(here).push(expected).push("`");
+        text = text.push(if is_near(name, expected) { "? Its fields are " } else { "; its fields are " });
+        text = list(text, fields);
+    }
+    let mut other = index + 1;
+    while other < names.len() {
+        // That the order is another needs to be said of one only.
+        let said = is_field(fields, name) && is_field(fields, names[other]);
+        if !said && !fits(fields, names, other) {
+            text = text.push("\n    `").push(names[other]).push("` stands where it has `");
+            text = text.push(fields[other].0).push("`");
+        }
+        other += 1;
+    }
+    text
+}
+
+const fn is_field(fields: &[(&str, &str)], name: &str) -> bool {
+    position_of(fields, without_underscore(name)).is_some()
 }
 
 const fn list(mut text: Text, fields: &[(&str, &str)]) -> Text {

@@ -91,14 +91,8 @@ impl Schema {
     fn compare_file(&self, before: &str) -> Result<(), String> {
         let version = self.compare_head(before)?;
         self.compare_commands(before, version)?;
-        let server_request = format!("server_request {}", self.server_request);
-        if !before.lines().any(|line| line == server_request) {
-            return Err(format!(
-                "The type of the server requests is now `{}`. Pending server requests in snapshots are of the old \
-                 type, and so are the clients that wait for them. Keep the type, and append to it.",
-                self.server_request
-            ));
-        }
+        self.compare_version(version)?;
+        self.compare_server_request(before)?;
         self.compare_file_state(before, version)
     }
 
@@ -116,14 +110,39 @@ impl Schema {
                  `#[state_machine(name = \"{name}\")]`."
             ));
         }
-        if version > self.version {
+        Ok(version)
+    }
+
+    /// After the commands: a version falls with what brought it, and that is the mistake.
+    fn compare_version(&self, version: u32) -> Result<(), String> {
+        if version <= self.version {
+            return Ok(());
+        }
+        Err(format!(
+            "The machine was at version {version} and is now at {}. Replicas that were upgraded to {version} could not \
+             run this build: never lower a version. Where what brought it is gone, \
+             `#[state_machine(version = {version})]` keeps it.",
+            self.version
+        ))
+    }
+
+    fn compare_server_request(&self, before: &str) -> Result<(), String> {
+        let was = before.lines().find_map(|line| line.strip_prefix("server_request ")).unwrap_or_default();
+        let is = self.server_request;
+        if was == is {
+            return Ok(());
+        }
+        if was == "Never" {
             return Err(format!(
-                "The machine was at version {version} and is now at {}. Replicas that were upgraded to {version} \
-                 could not run this build: never lower a version.",
-                self.version
+                "The machine had no server requests, and now they are `{is}`. Snapshots of the old build say so, and \
+                 would be refused. Leave `server_request` out, or begin a new machine under another name; one that may \
+                 ask its clients something later has a type for it from the start, if only an empty enum."
             ));
         }
-        Ok(version)
+        Err(format!(
+            "The type of the server requests was `{was}` and is now `{is}`. Pending server requests in snapshots are of \
+             the old type, and so are the clients that wait for them. Keep the type, and append to it."
+        ))
     }
 
     fn compare_commands(&self, before: &str, version: u32) -> Result<(), String> {

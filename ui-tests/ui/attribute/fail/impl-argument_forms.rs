@@ -10,7 +10,7 @@ struct Machine {
     value: u64,
 }
 
-#[state_machine(command = "Ask", query = "Reads", name = Machine, version = "3", 5)]
+#[state_machine(command = "Ask", query = "Reads", client = bank::Caller, name = Machine, version = "3", 5)]
 impl Machine {
     fn add(&mut self, amount: u64) -> u64 {
         self.value = self.value.saturating_add(amount);

@@ -5,7 +5,7 @@ enum Ask {
     #[cfg(any())]
     Add { amount: u64 },
     #[cfg(not(all()))]
-    Add { amount: u32 },
+    Add { amount: u64 },
     Reset,
 }
 

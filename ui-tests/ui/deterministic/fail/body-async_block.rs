@@ -13,7 +13,7 @@ struct Machine {
 #[state_machine(command = Ask)]
 impl Machine {
     fn add(&mut self, amount: u64) -> u64 {
-        let _ = async { amount };
+        let _ = async { std::future::ready(amount).await };
         amount
     }
 }

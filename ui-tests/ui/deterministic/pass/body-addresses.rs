@@ -13,8 +13,10 @@ struct Machine {
 #[state_machine(command = Ask)]
 impl Machine {
     fn add(&mut self, amount: u64) -> u64 {
+        use std::net;
         let address = std::net::IpAddr::from([127, 0, 0, 1]);
-        amount.max(u64::from(address.is_loopback()))
+        let other = net::Ipv6Addr::LOCALHOST;
+        amount.max(u64::from(address.is_loopback() && other.is_loopback()))
     }
 }
 

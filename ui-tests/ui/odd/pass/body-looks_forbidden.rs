@@ -40,6 +40,8 @@ impl Store {
         self.value = amount / 2 % 0x1_0 / (3u64) + amount % 10_u64 / 0b1;
         self.value /= 1_000;
         self.value %= 7;
+        let getrandom = amount.to_le_bytes().first().map_or(0, |first| first / b'a');
+        self.value = self.value.max(u64::from(getrandom));
         let panic = Panic { unwrap: amount / 2 };
         self.value.saturating_add(panic.unwrap)
     }

@@ -5,7 +5,11 @@ pub enum CounterCommand {
     #[cfg(all())]
     Add { amount: u64 },
     #[cfg(any())]
-    Add { amount: u32 },
+    /// Not in this build.
+    Add {
+        /// The same, written differently.
+        amount: u64,
+    },
     Reset,
 }
 
@@ -22,7 +26,7 @@ impl Counter {
     }
 
     #[cfg(any())]
-    fn add(&mut self, amount: u32) -> u32 {
+    fn add(&mut self, amount: u64) -> u64 {
         amount
     }
 

@@ -1,0 +1,22 @@
+use session_runtime::{State, state_machine};
+
+#[state_machine]
+enum Ask {
+    Add { amount: u64 },
+}
+
+#[derive(Default, State)]
+struct Machine {
+    value: u64,
+}
+
+#[state_machine(command = Ask)]
+impl Machine {
+    fn add(&mut self, amount: u64) -> u64 {
+        let _ = <Option<u64>>::unwrap(Some(amount));
+        let _ = Some(amount).r#unwrap();
+        amount
+    }
+}
+
+fn main() {}
