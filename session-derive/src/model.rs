@@ -97,7 +97,10 @@ impl<'a> Machine<'a> {
             match item {
                 Item::Method(method) => machine.method(method, errors),
                 Item::Other(item) => machine.other(item, errors),
-                Item::HalfTyped(_) => machine.whole = false,
+                Item::HalfTyped(_, error) => {
+                    errors.push(error.clone());
+                    machine.whole = false;
+                }
             }
         }
         // The methods of a trait are no handlers; that there is one has been said.

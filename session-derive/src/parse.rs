@@ -162,8 +162,8 @@ pub(crate) struct ImplBlock {
 pub(crate) enum Item {
     Method(Box<Method>),
     Other(Box<ImplItem>),
-    /// What does not parse. rustc parsed the block before this macro ran, and has said so.
-    HalfTyped(TokenStream),
+    /// What does not parse, and why. Most often rustc has said so, too; but no handler is lost without a word.
+    HalfTyped(TokenStream, syn::Error),
 }
 
 /// A method, its body unread.
@@ -194,11 +194,12 @@ impl Parse for ImplBlock {
         let mut items = Vec::new();
         while !content.is_empty() {
             let ahead = content.fork();
-            if let Ok(item) = ahead.parse() {
-                content.advance_to(&ahead);
-                items.push(item);
-            } else {
-                items.push(Item::HalfTyped(half_typed(&content)?));
+            match ahead.parse() {
+                Ok(item) => {
+                    content.advance_to(&ahead);
+                    items.push(item);
+                }
+                Err(error) => items.push(Item::HalfTyped(half_typed(&content)?, error)),
             }
         }
         Ok(Self { attrs, unsafety, impl_token, generics, for_trait, self_ty, items })

@@ -157,7 +157,7 @@ fn own_block(machine: &Machine<'_>) -> TokenStream {
         .iter()
         .map(|item| match item {
             Item::Other(item) => item.to_token_stream(),
-            Item::HalfTyped(tokens) => half_typed(tokens),
+            Item::HalfTyped(tokens, _) => half_typed(tokens),
             Item::Method(_) => {
                 methods.next().map(|(method, marks)| own_method(method, marks)).unwrap_or_default()
             }

@@ -33,7 +33,10 @@ struct StateField<'a> {
 pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
     let item = match input(tokens.clone()) {
         Ok(item) => item,
-        Err(errors) => return half_typed(tokens).unwrap_or(errors),
+        Err(errors) => {
+            let fallback = half_typed(tokens);
+            return quote!(#fallback #errors);
+        }
     };
     let errors = Errors::new();
     let args = StateArgs::of(&item, &errors);
@@ -67,8 +70,7 @@ pub(crate) fn derive_state(tokens: &TokenStream) -> TokenStream {
     quote!(#implementation #errors)
 }
 
-/// A struct that does not parse. rustc parsed it before this macro ran, and has said so; that it is no state would
-/// be said a second time. Should rustc know more Rust than this macro, its snapshots fail, and say why.
+/// A struct that does not parse is a state all the same: that it is none would be one more mistake.
 fn half_typed(item: &TokenStream) -> Option<TokenStream> {
     let ident = name_behind("struct", item)?;
     let krate = default_crate();
