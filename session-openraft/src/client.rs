@@ -121,7 +121,6 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     }
 
     /// Sends a command that was taken, and waits for its answer.
-    #[tracing::instrument(name = "command", level = "debug", skip_all, fields(request = request.0))]
     async fn complete(
         &self,
         request: RequestId,

@@ -28,6 +28,11 @@ impl Clock {
         Timestamp(ahead.wrapping_add(milliseconds(self.elapsed())))
     }
 
+    /// A moment, counted as [`elapsed`](Self::elapsed) counts.
+    pub(crate) fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.started)
+    }
+
     /// The time since this process started to count.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()

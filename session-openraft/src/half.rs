@@ -171,10 +171,13 @@ impl Half {
         now: impl Fn() -> Duration,
         payload: &Bytes,
     ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
-        self.until(|state| match state.submit(now(), payload) {
-            Ok(request) => Some(Ok((request, state.session.send(now(), request)))),
-            Err(SubmitError::WindowFull) => None,
-            Err(error) => Some(Err(state.not_taken(error))),
+        self.until(|state| {
+            let now = now();
+            match state.submit(now, payload) {
+                Ok(request) => Some(Ok((request, state.session.send(now, request)))),
+                Err(SubmitError::WindowFull) => None,
+                Err(error) => Some(Err(state.not_taken(error))),
+            }
         })
         .await
     }

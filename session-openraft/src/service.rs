@@ -19,9 +19,9 @@ use session_runtime::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Everything of a node that its tasks and clients share.
@@ -38,6 +38,8 @@ pub(crate) struct Service<M> {
     pub(crate) retries: Mutex<RetryDriver>,
     raft: OnceLock<Raft<TypeConfig>>,
     stopped: watch::Sender<Option<Stopped>>,
+    /// Whether there is a reason in `stopped`. Asked for at every call, and looking there would cost a lock.
+    is_stopped: AtomicBool,
     pub(crate) snapshots: watch::Sender<SnapshotState>,
 }
 
@@ -57,6 +59,11 @@ impl Gate {
         if let EntryPayload::Normal(Proposal { key: Some(key), .. }) = &entry.payload {
             lock(&self.admission).appended(*key, term, entry.log_id.index);
         }
+    }
+
+    /// All entries up to this one are applied.
+    pub(crate) fn applied(&self, index: u64) {
+        lock(&self.admission).applied(index);
     }
 }
 
@@ -78,6 +85,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             retries: Mutex::new(RetryDriver::new(config.retry)),
             raft: OnceLock::new(),
             stopped: watch::channel(None).0,
+            is_stopped: AtomicBool::new(false),
             snapshots: watch::channel(SnapshotState::default()).0,
             config,
         }
@@ -98,10 +106,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     pub(crate) fn raft(&self) -> Result<&Raft<TypeConfig>, NodeError> {
-        match &*self.stopped.borrow() {
-            Some(stopped) => Err(NodeError::Stopped(stopped.clone())),
-            None => self.raft.get().ok_or(NodeError::NotLeader { leader: None }),
+        if self.is_stopped.load(Ordering::Acquire)
+            && let Some(stopped) = self.stopped()
+        {
+            return Err(NodeError::Stopped(stopped));
         }
+        self.raft.get().ok_or(NodeError::NotLeader { leader: None })
     }
 
     /// The engine, to be stopped.
@@ -130,6 +140,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             first
         });
         if first {
+            self.is_stopped.store(true, Ordering::Release);
             if *reason != Stopped::Shutdown {
                 tracing::error!("{reason}");
             }
@@ -363,13 +374,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             })?;
             metrics::counts(&machine);
         }
-        self.note_time(index, proposal, started);
-        lock(&self.gate.admission).applied(index);
-        Ok(self.deliver(out))
+        let ended = Instant::now();
+        self.note_time(index, proposal, ended.saturating_duration_since(started));
+        Ok(self.deliver(self.clock.at(ended), out))
     }
 
-    fn note_time(&self, index: u64, proposal: &Proposal, started: Instant) {
-        let took = started.elapsed();
+    fn note_time(&self, index: u64, proposal: &Proposal, took: Duration) {
         metrics::applied::<M>(proposal, took);
         if took > self.config.slow_handler {
             let command = metrics::command::<M>(proposal).unwrap_or("(no command)");
@@ -377,8 +387,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         }
     }
 
-    fn deliver(&self, out: &mut Vec<ServerAction>) -> Applied {
-        let now = self.clock.elapsed();
+    fn deliver(&self, now: Duration, out: &mut Vec<ServerAction>) -> Applied {
         let mut applied = Applied::Done;
         for action in out.drain(..) {
             metrics::action(&action);
