@@ -11,7 +11,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use script::{Restoring, play};
 use session_runtime::SessionId;
 use session_runtime::rand_core::Rng;
-use session_runtime::testing::{Check, Dice, check_ids, check_serials};
+use session_runtime::testing::{Check, Dice, Failure, check_ids, check_serials};
 use std::collections::BTreeSet;
 use support::{Desk, DeskCommand};
 
@@ -171,6 +171,72 @@ fn a_handler_that_reads_the_wall_clock_is_found_and_named() {
         text.contains("two replicas answer entry") && text.contains("(command `Poke`) differently"),
         "{text}"
     );
+}
+
+static RARE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Changes once in a thousand calls, whoever calls.
+fn thousands() -> u64 {
+    RARE.fetch_add(1, std::sync::atomic::Ordering::Relaxed) / 1_000
+}
+
+machine!(rare_static, |this, _value| {
+    this.total = super::thousands();
+    0
+});
+
+#[test]
+fn a_difference_that_is_rare_is_named_and_its_log_is_called_what_it_is() {
+    let text = caught!(rare_static::Poked, rare_static::command);
+    assert!(text.contains("in the keys [\"user/total\"]"), "{text}");
+    assert!(text.contains("Poke"), "{text}");
+    assert!(text.contains("chance outside the seed (hash order, a clock, a static)"), "{text}");
+}
+
+static ONCE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Changes once, as a clock of days does, and never again however often the log is replayed.
+fn second_day() -> u64 {
+    u64::from(ONCE.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= 1_000)
+}
+
+machine!(rare_clock, |this, _value| {
+    this.total = this.total.wrapping_add(super::second_day());
+    0
+});
+
+#[test]
+fn a_difference_that_no_replay_shows_is_named_all_the_same() {
+    let text = caught!(rare_clock::Poked, rare_clock::command);
+    assert!(text.contains("replicas hold different dictionaries at index "), "{text}");
+    assert!(text.contains(", in the keys [\"user/total\"]; at index "), "{text}");
+    assert!(text.contains("the commands since then are {\"Poke\""), "{text}");
+    assert!(text.contains("not shortened: no replay of it shows a difference"), "{text}");
+    assert!(!text.contains("as short as it could be made"), "{text}");
+    assert!(text.lines().count() <= 130, "{text}");
+    let (last, alike) = (number_after(&text, "dictionaries at index "), number_after(&text, "; at index "));
+    assert!(text.contains(&format!("\n{last} @")) && !text.contains(&format!("\n{} @", last + 1)), "{text}");
+    assert!(alike < last, "{text}");
+}
+
+#[test]
+fn of_a_long_log_the_last_entries_are_printed_and_how_many_are_not() {
+    let history: String = (1..=5_000).map(|index| format!("{index} @1 tick\n")).collect();
+    let (problem, about) = ("it hangs".to_owned(), "the log".to_owned());
+    let failure = Failure { seed: 7, operations: 200, problem, about, history };
+    let text = failure.to_string();
+    assert!(
+        text.starts_with("seed 7, 200 operations: it hangs\n\nthe log:\n\n# 4880 lines are left out"),
+        "{text}"
+    );
+    assert!(text.ends_with("\n4999 @1 tick\n5000 @1 tick\n") && text.lines().count() < 130, "{text}");
+}
+
+/// The number that follows these words.
+fn number_after(text: &str, words: &str) -> u64 {
+    let rest = text.split(words).nth(1).expect("the words");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
 }
 
 thread_local! {
@@ -376,5 +442,7 @@ fn a_machine_that_is_wrong_is_found_under_the_lighter_guarantees_too() {
     for panic in [serials.unwrap_err(), ids.unwrap_err()] {
         let text = panic.downcast_ref::<String>().unwrap();
         assert!(text.contains("replicas hold different dictionaries"), "{text}");
+        assert!(text.contains("in the keys [\"user/total\"]"), "{text}");
+        assert!(text.contains("\nthe whole log:\n"), "{text}");
     }
 }
