@@ -274,6 +274,51 @@ fn a_handler_that_panics_at_an_odd_value_is_found_with_the_one_entry_that_shows_
     assert_eq!(text.lines().filter(|line| line.contains(" @")).count(), 2, "{text}");
 }
 
+/// A machine that cannot let a client go.
+mod clinging {
+    use session_runtime::{Context, State, state_machine};
+
+    #[state_machine]
+    pub(super) enum ClingCommand {
+        Rest,
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Clinging {
+        rests: u64,
+    }
+
+    #[state_machine(command = ClingCommand)]
+    impl Clinging {
+        fn rest(&mut self) {
+            self.rests = self.rests.wrapping_add(1);
+        }
+
+        #[session_closed]
+        fn bye(&mut self, cx: &mut Context<'_>) {
+            super::cling(cx.session());
+        }
+    }
+}
+
+fn cling(session: Option<SessionId>) {
+    assert!(session.is_none(), "stay");
+}
+
+#[test]
+fn a_hook_that_panics_when_all_sessions_are_closed_is_found_with_the_entry_that_shows_it() {
+    // Of these seeds some close a session under way, and the others only at the end.
+    let mut check = Check::<clinging::Clinging, _>::new(|_| clinging::ClingCommand::Rest);
+    for seed in 0..20 {
+        let text = check.run_seed(seed).expect_err("it must be found").to_string();
+        let halted = number_after(&text, "halted at log index ");
+        let entries: Vec<&str> = text.lines().filter(|line| line.contains(" @")).collect();
+        assert_eq!(entries.len() as u64, halted, "{text}");
+        assert!(entries.len() <= 3, "{text}");
+        assert!(text.contains("in `#[session_closed]`: stay"), "{text}");
+    }
+}
+
 #[test]
 fn the_shortest_history_is_a_scenario_script() {
     let command = |dice: &mut Dice| match dice.below(50) {

@@ -16,7 +16,7 @@ const RECORD_BYTES: u64 = 32;
 /// How many sessions an entry closes at most, beside those its action names.
 const MAX_CLOSINGS: usize = 1024;
 /// Where the sessions stand in a dictionary.
-const SESSION_KEYS: &str = "session/id/";
+pub(super) const SESSION_KEYS: &str = "session/id/";
 /// What a session with no answer and nothing pending takes in a dictionary at most, with a simulated client's
 /// capabilities, and what a pending server request takes beside its payload.
 const SESSION_BYTES: u64 = 64;
@@ -85,6 +85,16 @@ impl Judge {
 
     pub(super) fn open_sessions(&self) -> usize {
         self.open.len()
+    }
+
+    /// The log's time is that of its latest entry, or of an earlier one that had a later time.
+    pub(super) fn time_is_that_of(&self, replica: &dyn Replica) -> Result<(), Broken> {
+        let (time, now) = (replica.time(), self.now);
+        if time == now {
+            Ok(())
+        } else {
+            Err(format!("a replica's time is {time:?}, and the log's is {now:?}"))
+        }
     }
 
     /// What clients no longer need is gone, whichever message said so.

@@ -136,6 +136,7 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         }
         let ran = self.one.ran().saturating_sub(before);
         self.judge.entry(index, entry.time, &entry.action, &here, ran).map_err(|broken| at(&broken))?;
+        self.judge.time_is_that_of(&*self.one).map_err(|broken| at(&broken))?;
         self.judge.nothing_old_is_kept(&*self.one, &entry.action).map_err(|broken| at(&broken))?;
         if self.shrink.twin == Twin::Restored {
             self.restore_other().map_err(|error| at(&error))?;

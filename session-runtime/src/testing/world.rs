@@ -8,7 +8,7 @@ mod leader;
 use super::{
     dice::Dice,
     failure::Tally,
-    judge::{Broken, Judge},
+    judge::{Broken, Judge, SESSION_KEYS},
     replica::{Builds, Replica},
 };
 use crate::{
@@ -388,28 +388,24 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         Ok(())
     }
 
-    /// Once all sessions are closed, nothing of them is left.
+    /// Once all sessions are closed, nothing of them is left, on any replica.
     fn close_all(&mut self) -> Result<(), Broken> {
-        let Some(node) = self.nodes.get_mut(self.leader) else { return Ok(()) };
-        let mut index = node.replica.last_applied();
-        for session in node.replica.sessions() {
-            index = index.saturating_add(1);
-            let action = RaftAction::SessionExpired { session };
-            let time = node.replica.time();
-            let out = node.replica.apply(index, time, action.clone()).map_err(|error| error.to_string())?;
-            self.judge.entry(index, time, &action, &out, 0)?;
+        let open = self.nodes.get(self.leader).map(|node| node.replica.sessions()).unwrap_or_default();
+        for session in open {
+            self.append(RaftAction::SessionExpired { session }, None);
         }
-        let open = self.judge.open_sessions();
-        let dictionary = node
-            .replica
-            .snapshot()
-            .map_err(|error| error.to_string())?
-            .dictionary()
-            .map_err(|e| e.to_string())?;
-        let left = dictionary.keys().find(|key| key.starts_with("session/id/"));
-        match (open, left) {
-            (0, None) => Ok(()),
-            _ => Err(format!("all sessions are closed, and {open} are left, with the key {left:?}")),
+        self.committed = self.log.len();
+        for number in 0..self.nodes.len() {
+            self.catch_up(number)?;
+            let bytes = self.compare_with_first(number)?;
+            let snapshot = Snapshot::from_bytes(&bytes).map_err(|error| error.to_string())?;
+            let dictionary = snapshot.dictionary().map_err(|error| error.to_string())?;
+            let (open, left) =
+                (self.judge.open_sessions(), dictionary.keys().find(|key| key.starts_with(SESSION_KEYS)));
+            if open > 0 || left.is_some() {
+                return Err(format!("all sessions are closed, and {open} are left, with the key {left:?}"));
+            }
         }
+        Ok(())
     }
 }

@@ -75,6 +75,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
         if index == self.outputs.len() as u64
             && let Some(node) = self.nodes.get(number)
         {
+            self.judge.time_is_that_of(&*node.replica)?;
             self.judge.nothing_old_is_kept(&*node.replica, &entry.action)?;
         }
         self.compare(number, index)?;
