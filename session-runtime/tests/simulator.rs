@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use script::{Restoring, play};
-use session_runtime::SessionId;
 use session_runtime::rand_core::Rng;
 use session_runtime::testing::{Check, Dice, Failure, check_ids, check_serials};
+use session_runtime::{CloseReason, RaftAction, RefuseReason, RequestId, ServerAction, SessionId};
 use std::collections::BTreeSet;
 use support::{Desk, DeskCommand};
 
@@ -221,7 +221,8 @@ fn a_difference_that_no_replay_shows_is_named_all_the_same() {
 
 #[test]
 fn of_a_long_log_the_last_entries_are_printed_and_how_many_are_not() {
-    let history: String = (1..=5_000).map(|index| format!("{index} @1 tick\n")).collect();
+    let history: Vec<String> = (1..=5_000).map(|index| format!("{index} @1 tick")).collect();
+    let history = history.join("\n");
     let (problem, about) = ("it hangs".to_owned(), "the log".to_owned());
     let failure = Failure { seed: 7, operations: 200, problem, about, history };
     let text = failure.to_string();
@@ -459,6 +460,217 @@ mod lopsided {
 fn a_reply_that_is_read_as_another_is_found_and_named() {
     let text = caught!(lopsided::Asked, lopsided::command);
     assert!(text.contains("the reply of `Double` does not survive encoding"), "{text}");
+}
+
+// What the session layer says, and clients are told, is judged as well: each of these lies is found out.
+
+/// Commands that leave clients with much to acknowledge.
+fn loud_command(dice: &mut Dice) -> DeskCommand {
+    if dice.percent(70) { DeskCommand::Shout("news".to_owned()) } else { desk_command(dice) }
+}
+
+/// The first output that fits is replaced.
+fn instead(out: &mut [ServerAction], lie: impl Fn(&ServerAction) -> Option<ServerAction>) {
+    if let Some((place, lie)) = out.iter_mut().find_map(|said| lie(said).map(|lie| (said, lie))) {
+        *place = lie;
+    }
+}
+
+/// Sessions closed for one reason are said to be closed for another.
+fn other_reason(out: &mut [ServerAction], is: CloseReason, said: CloseReason) {
+    instead(out, |action| match action {
+        ServerAction::SessionClosed { session, reason } if *reason == is => {
+            Some(ServerAction::SessionClosed { session: *session, reason: said })
+        }
+        _ => None,
+    });
+}
+
+fn other_refusal(out: &mut [ServerAction], is: RefuseReason, said: RefuseReason) {
+    instead(out, |action| match action {
+        ServerAction::SessionRefused { session, reason } if *reason == is => {
+            Some(ServerAction::SessionRefused { session: *session, reason: said })
+        }
+        _ => None,
+    });
+}
+
+type Lie = fn(&RaftAction, &mut Vec<ServerAction>);
+
+#[test]
+fn lies_about_sessions_are_found_out() {
+    use CloseReason::{Evicted, Expired, Idle, SlowConsumer};
+    let lies: [(&str, Lie); 13] = [
+        ("closed (Expired) instead of", |_, out| other_reason(out, Evicted, Expired)),
+        ("closed (Idle) instead of", |_, out| other_reason(out, Evicted, Idle)),
+        ("closed (Evicted) instead of", |_, out| other_reason(out, Idle, Evicted)),
+        ("closed (Expired) instead of", |_, out| other_reason(out, Idle, Expired)),
+        ("closed (Evicted) instead of", |_, out| other_reason(out, SlowConsumer, Evicted)),
+        ("closed (SlowConsumer) instead of", |_, out| other_reason(out, Expired, SlowConsumer)),
+        ("(Evicted) instead of nobody", |_, out| {
+            if let Some(ServerAction::SendResponse { session, .. }) = out.first() {
+                out.push(ServerAction::SessionClosed { session: *session, reason: Evicted });
+            }
+        }),
+        (" had made room", |action, out| {
+            if matches!(action, RaftAction::SessionCreationConfirmed { .. }) {
+                out.retain(|said| !matches!(said, ServerAction::SessionClosed { reason: Evicted, .. }));
+            }
+        }),
+        ("was to be closed (Expired), and is not", |_, out| {
+            out.retain(|said| !matches!(said, ServerAction::SessionClosed { reason: Expired, .. }));
+        }),
+        ("reason: Stale }) instead of", |_, out| other_refusal(out, RefuseReason::Full, RefuseReason::Stale)),
+        ("reason: Full }) instead of", |_, out| other_refusal(out, RefuseReason::Closed, RefuseReason::Full)),
+        ("reason: Full }) instead of", |_, out| {
+            instead(out, |action| match action {
+                ServerAction::SessionCreated { session } => {
+                    let reason = RefuseReason::Full;
+                    Some(ServerAction::SessionRefused { session: *session, reason })
+                }
+                _ => None,
+            });
+        }),
+        ("was answered first of all with", |_, out| {
+            instead(out, |action| match action {
+                ServerAction::SendResponse { session, request, response } => {
+                    let (session, response) = (*session, response.clone());
+                    let request = RequestId(request.0 + 1);
+                    Some(ServerAction::SendResponse { session, request, response })
+                }
+                _ => None,
+            });
+        }),
+    ];
+    for (number, (words, lie)) in lies.into_iter().enumerate() {
+        let check = Check::<Desk, _>::new(loud_command).operations(40).seeds(0..1_000).lying(lie);
+        let text = check.try_run().expect_err("it must be found").to_string();
+        assert!(text.contains(words), "lie {number}: {text}");
+    }
+}
+
+/// A desk that says one thing in its tables and does another.
+mod wayward {
+    use super::support::{Desk, DeskCommand, DeskQuery, Notice};
+    use serde::{Deserialize, Serialize};
+    use session_runtime::schema::{Handler, StateField, Variant};
+    use session_runtime::{
+        Bytes, Command, Context, Deterministic, EncodeError, Response, Schema, SnapshotError, State,
+        StateError, StateMachine, StateReader, StateWriter,
+    };
+
+    /// A command that is invalid for one version too long.
+    #[derive(Serialize, Deserialize)]
+    pub(super) struct Late(pub(super) DeskCommand);
+
+    impl Deterministic for Late {}
+
+    impl Command for Late {
+        const VARIANTS: &'static [Variant] = DeskCommand::VARIANTS;
+
+        fn variant(&self) -> usize {
+            self.0.variant()
+        }
+
+        fn since(&self) -> u32 {
+            if self.0 == DeskCommand::Double { 3 } else { 1 }
+        }
+    }
+
+    #[derive(Default)]
+    pub(super) struct Wayward(Desk);
+
+    impl State for Wayward {
+        const FIELDS: &'static [StateField] = Desk::<2>::FIELDS;
+
+        fn save(&self, out: &mut StateWriter) -> Result<(), StateError> {
+            self.0.save(out)
+        }
+
+        fn load(from: &mut StateReader<'_>) -> Result<Self, SnapshotError> {
+            Desk::load(from).map(Self)
+        }
+    }
+
+    impl StateMachine for Wayward {
+        type Command = Late;
+        type Query = DeskQuery;
+        type ServerRequest = Notice;
+
+        const SCHEMA: Schema = Schema {
+            handlers: &[Handler { command: "Purge", reply: "u64", internal: true }],
+            ..Desk::<2>::SCHEMA
+        };
+
+        fn apply(&mut self, cx: &mut Context<'_, Notice>, command: Late) -> Result<Response, EncodeError> {
+            self.0.apply(cx, command.0)
+        }
+
+        fn query(&self, query: DeskQuery) -> Result<Bytes, EncodeError> {
+            self.0.query(query)
+        }
+
+        fn is_internal(_: &Late) -> bool {
+            false
+        }
+    }
+}
+
+#[test]
+fn a_client_that_runs_an_internal_command_is_found() {
+    let text = caught!(wayward::Wayward, |_| wayward::Late(DeskCommand::Purge));
+    assert!(text.contains("is no command that a client may run now; it ran 1 times"), "{text}");
+}
+
+#[test]
+fn a_command_that_comes_a_version_late_is_found() {
+    let text = caught!(wayward::Wayward, |_| wayward::Late(DeskCommand::Double));
+    assert!(text.contains("ran 0 times and was answered with Err(InvalidPayload)"), "{text}");
+}
+
+/// A machine that writes down who missed a notice, which is to be closed for it, and refuses to go on with it.
+mod watchful {
+    use session_runtime::{Context, SessionId, State, state_machine};
+    use std::collections::BTreeSet;
+
+    #[state_machine]
+    pub(super) enum TellCommand {
+        Tell,
+    }
+
+    #[derive(Default, State)]
+    pub(super) struct Watchful {
+        missed: BTreeSet<SessionId>,
+    }
+
+    #[state_machine(command = TellCommand, server_request = u64)]
+    impl Watchful {
+        fn tell(&mut self, cx: &mut Context<'_, u64>) {
+            let open: Vec<SessionId> = cx.sessions().collect();
+            super::all_are_told(&open, &self.missed);
+            for session in open {
+                if cx.send(session, 1).is_none() {
+                    self.missed.insert(session);
+                }
+            }
+        }
+
+        #[session_closed]
+        fn bye(&mut self, cx: &mut Context<'_, u64>) {
+            self.missed =
+                self.missed.iter().copied().filter(|missed| Some(*missed) != cx.session()).collect();
+        }
+    }
+}
+
+fn all_are_told(open: &[SessionId], missed: &BTreeSet<SessionId>) {
+    assert!(open.iter().all(|session| !missed.contains(session)), "one that missed a notice is still there");
+}
+
+#[test]
+fn whoever_misses_a_notice_is_closed_with_its_entry() {
+    let tally = Check::<watchful::Watchful, _>::new(|_| watchful::TellCommand::Tell).run();
+    assert!(tally.slow_consumers > 20, "{tally}");
 }
 
 // The lighter guarantees.

@@ -9,7 +9,10 @@ use super::{
     shrink::{Shortest, shortest},
     world::{Logged, World},
 };
-use crate::machine::{Command, StateMachine};
+use crate::{
+    action::{RaftAction, ServerAction},
+    machine::{Command, StateMachine},
+};
 use std::ops::Range;
 
 /// Runs histories of a machine, with commands drawn by the closure, and panics at the first broken rule.
@@ -53,7 +56,7 @@ pub struct Check<M, G> {
 impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Check<M, G> {
     /// A hundred histories of 200 operations each.
     pub fn new(commands: G) -> Self {
-        Self { builds: Builds { make: M::default }, commands, seeds: 0..100, operations: 200 }
+        Self { builds: Builds { make: M::default, lie: None }, commands, seeds: 0..100, operations: 200 }
     }
 
     /// Runs the histories of these seeds.
@@ -74,6 +77,14 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     #[must_use]
     pub fn machine(mut self, make: fn() -> M) -> Self {
         self.builds.make = make;
+        self
+    }
+
+    /// Lets every replica say something else than the truth: for tests of the check itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lying(mut self, lie: fn(&RaftAction, &mut Vec<ServerAction>)) -> Self {
+        self.builds.lie = Some(lie);
         self
     }
 

@@ -1,5 +1,6 @@
 //! One replica of the simulated cluster: a machine of one build, watched.
 
+use super::world::Logged;
 use crate::{
     action::{PendingRequest, RaftAction, RequestError, Response, ServerAction},
     codec::EncodeError,
@@ -163,7 +164,12 @@ impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M
 /// How replicas are made: at the beginning of the log, or from a snapshot, of either build.
 pub(super) struct Builds<M> {
     pub(super) make: fn() -> M,
+    /// What replicas say instead of the truth, for tests of the judge.
+    pub(super) lie: Option<Lie>,
 }
+
+/// Changes what an entry gave.
+pub(super) type Lie = fn(&RaftAction, &mut Vec<ServerAction>);
 
 impl<M: StateMachine + 'static> Builds<M> {
     pub(super) fn fresh(&self, old: bool) -> Box<dyn Replica> {
@@ -173,6 +179,19 @@ impl<M: StateMachine + 'static> Builds<M> {
         } else {
             Box::new(SessionStateMachine::new(Watched::<M, false>::new(machine)))
         }
+    }
+
+    pub(super) fn apply(
+        &self,
+        replica: &mut dyn Replica,
+        index: u64,
+        entry: &Logged,
+    ) -> Result<Vec<ServerAction>, ApplyError> {
+        let mut out = replica.apply(index, entry.time, entry.action.clone())?;
+        if let Some(lie) = self.lie {
+            lie(&entry.action, &mut out);
+        }
+        Ok(out)
     }
 
     #[allow(clippy::unused_self)] // beside `fresh`

@@ -99,7 +99,7 @@ impl<M: StateMachine + 'static> Shrink<'_, M> {
         let mut pair = Pair {
             one: self.builds.fresh(false),
             other: self.builds.fresh(self.twin == Twin::Older),
-            judge: Judge::default(),
+            judge: Judge::new::<M>(),
             shrink: self,
         };
         (1..).zip(log).find_map(|(length, entry)| Some((length, pair.step(length as u64, entry).err()?)))
@@ -119,11 +119,12 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         let at = |error: &dyn std::fmt::Display| format!("entry {index} ({name}): {error}");
         let words = self.shrink.twin.words();
         let before = self.one.ran();
-        let here = self.one.apply(index, entry.time, entry.action.clone()).map_err(|error| at(&error))?;
-        let there = match self.other.apply(index, entry.time, entry.action.clone()) {
+        let builds = self.shrink.builds;
+        let here = builds.apply(&mut *self.one, index, entry).map_err(|error| at(&error))?;
+        let there = match builds.apply(&mut *self.other, index, entry) {
             Err(ApplyError::NeedsBuild { .. }) if self.shrink.twin == Twin::Older => {
                 self.restore_other().map_err(|error| at(&error))?;
-                self.other.apply(index, entry.time, entry.action.clone())
+                builds.apply(&mut *self.other, index, entry)
             }
             there => there,
         };

@@ -254,7 +254,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             arrivals: BTreeMap::new(),
             owners: BTreeMap::new(),
             alive: BTreeMap::new(),
-            judge: Judge::default(),
+            judge: Judge::new::<M>(),
             used: BTreeSet::new(),
             started: 0,
             done: Vec::new(),

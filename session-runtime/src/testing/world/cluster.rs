@@ -28,7 +28,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
             };
             let index = node.replica.last_applied().saturating_add(1);
             let before = node.replica.ran();
-            match node.replica.apply(index, entry.time, entry.action.clone()) {
+            match self.builds.apply(&mut *node.replica, index, &entry) {
                 Ok(out) => {
                     if let Some(problem) = node.replica.misread() {
                         return Err(format!("entry {index}: {problem}"));
