@@ -4,14 +4,14 @@ use super::{
     dice::Dice,
     failure::{Failure, Tally},
     judge::Broken,
-    replica::Builds,
+    replica::{Builds, written},
     script::Names,
     shrink::{Shortest, shortest},
     world::{Logged, World},
 };
 use crate::{
     action::{RaftAction, ServerAction},
-    machine::{Command, StateMachine},
+    machine::StateMachine,
 };
 use std::ops::Range;
 
@@ -126,9 +126,7 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     /// Runs the history of a seed with so many operations.
     fn history(&mut self, seed: u64, operations: u64) -> History {
         let Self { builds, commands, .. } = self;
-        let mut draw = |dice: &mut Dice| {
-            commands(dice).try_encode().map_err(|error| format!("a command cannot be encoded: {error}"))
-        };
+        let mut draw = |dice: &mut Dice| written(&commands(dice));
         let mut world = World::new(builds, &mut draw, seed, operations);
         let result = world.run();
         History { result: result.map(|()| world.tally), log: world.log, differ: world.differ }

@@ -4,7 +4,7 @@ use super::{
     dice::Dice,
     failure::{Failure, Tally},
     judge::Broken,
-    replica::Watched,
+    replica::{Watched, written},
     shrink::differing_keys,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     error::{ApplyError, SnapshotError},
     identity::Timestamp,
     ids::{Id, IdAction, IdOutcome, IdStateMachine},
-    machine::{Command, StateMachine},
+    machine::StateMachine,
     serials::{ClientId, SerialAction, SerialKey, SerialOutcome, SerialStateMachine},
     snapshot::Snapshot,
 };
@@ -64,7 +64,7 @@ where
 {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        let mut draw = |dice: &mut Dice| commands(dice).try_encode().map_err(|error| error.to_string());
+        let mut draw = |dice: &mut Dice| written(&commands(dice));
         let mut world = World::<G, G::Machine<M>>::new(seed, &mut draw, || G::wrap(M::default()));
         match world.run() {
             Ok(()) => tally += world.tally,

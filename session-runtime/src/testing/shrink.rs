@@ -132,6 +132,7 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         if here != there {
             return Err(format!("{words} answer entry {index} ({name}) differently: {here:?} and {there:?}"));
         }
+        builds.can_be_read(&here).map_err(|broken| at(&broken))?;
         if let Some(problem) = self.one.misread() {
             return Err(format!("entry {index}: {problem}"));
         }

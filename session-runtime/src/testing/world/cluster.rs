@@ -4,7 +4,7 @@ use super::{COMPARE_EVERY, Logged, World};
 use crate::{
     action::{CloseReason, RaftAction, ServerAction},
     client::ServerMessage,
-    error::ApplyError,
+    error::{ApplyError, SnapshotError},
     machine::StateMachine,
     snapshot::Snapshot,
     testing::{
@@ -16,6 +16,11 @@ use crate::{
 };
 use bytes::Bytes;
 use std::collections::BTreeSet;
+
+/// In words.
+pub(super) fn does_not_come_back(error: &SnapshotError) -> Broken {
+    format!("a replica does not come back from its own snapshot: {error}")
+}
 
 impl<M: StateMachine + 'static> World<'_, M> {
     /// A replica applies what is committed and it has not applied yet.
@@ -67,6 +72,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
                 ));
             }
         } else {
+            self.builds.can_be_read(&out).map_err(|broken| format!("entry {index}: {broken}"))?;
             self.judge.entry(index, entry.time, &entry.action, &out, ran)?;
             self.count(&entry.action, &out, ran);
             self.outputs.push((out.clone(), ran));
@@ -145,7 +151,10 @@ impl<M: StateMachine + 'static> World<'_, M> {
         let bytes = if compares {
             self.compare_with_first(number)?
         } else {
-            self.snapshot(number)?.to_bytes().map_err(|error| error.to_string())?.into()
+            let snapshot = self.snapshot(number)?;
+            let bytes = snapshot.to_bytes().map_err(|error| error.to_string())?.into();
+            self.comes_back(number, &snapshot, &bytes)?;
+            bytes
         };
         if self.dice.percent(50)
             && let Some(node) = self.nodes.get_mut(number)
@@ -172,10 +181,28 @@ impl<M: StateMachine + 'static> World<'_, M> {
             return Err(self.difference(&first, &snapshot));
         }
         let dictionary = || snapshot.dictionary().map_err(|error| error.to_string());
-        if self.compared.insert(index, bytes.clone()).is_none() && index == self.outputs.len() as u64 {
-            self.judge.is_bounded(&dictionary()?)?;
+        if self.compared.insert(index, bytes.clone()).is_none() {
+            self.comes_back(number, &snapshot, &bytes)?;
+            if index == self.outputs.len() as u64 {
+                self.judge.is_bounded(&dictionary()?)?;
+            }
         }
         Ok(bytes)
+    }
+
+    /// What a snapshot restores to has the same snapshot.
+    fn comes_back(&self, number: usize, snapshot: &Snapshot, bytes: &Bytes) -> Result<(), Broken> {
+        let old = self.nodes.get(number).is_some_and(|node| node.old);
+        let restored = self.builds.restored(snapshot, old).map_err(|error| does_not_come_back(&error))?;
+        let again = restored.snapshot().map_err(|error| error.to_string())?;
+        if again.to_bytes().map_err(|error| error.to_string())? == *bytes {
+            return Ok(());
+        }
+        let index = snapshot.meta().index;
+        let (one, other) =
+            (snapshot.dictionary().unwrap_or_default(), again.dictionary().unwrap_or_default());
+        let keys = differing_keys(&one, &other);
+        Err(format!("what the snapshot of index {index} restores to has another, in the keys {keys:?}"))
     }
 
     /// How the dictionaries of two replicas differ, and what was done since they were last compared.
