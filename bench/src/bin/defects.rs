@@ -6,7 +6,8 @@
 //! status 1 if a defect survives, if a patch no longer applies or builds, or if the test fails without any.
 //!
 //! A patch starts with lines of `#`: the defect in plain words, which system had it, and
-//! `# caught by: TARGET TEST`.
+//! `# caught by: TARGET TEST`. Of what the simulator catches, the first seed that shows the defect is printed, and
+//! the entries of the log that is left of its history.
 
 use std::error::Error;
 use std::fs;
@@ -82,7 +83,7 @@ struct Field {
 enum End {
     Caught {
         took: Duration,
-        words: String,
+        said: String,
     },
     Survived,
     /// The patch does not apply, or what it makes does not build.
@@ -121,7 +122,7 @@ impl Field {
         let took = started.elapsed();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if said.contains(&format!("test {test} ... FAILED")) {
-            return Ok(End::Caught { took, words: first_words(&said) });
+            return Ok(End::Caught { took, said });
         }
         if said.contains(&format!("test {test} ... ok")) {
             return Ok(End::Survived);
@@ -150,6 +151,17 @@ fn first_words(output: &str) -> String {
     words.chars().take(110).collect()
 }
 
+/// The seed that a failing check of the simulator names, and the entries of its log if that could be made short.
+fn seed_and_entries(output: &str, words: &str) -> (String, String) {
+    let seed = words.strip_prefix("seed ").and_then(|rest| rest.split(',').next()).unwrap_or_default();
+    let is_entry = |line: &&str| {
+        line.split_once(" @").is_some_and(|(index, _)| index.chars().all(|digit| digit.is_ascii_digit()))
+    };
+    let entries = output.lines().filter(is_entry).count();
+    let is_short = output.contains("the log, as short as it could be made");
+    (seed.to_owned(), if is_short { entries.to_string() } else { String::new() })
+}
+
 fn main() -> Outcome<ExitCode> {
     let word = std::env::args().nth(1).unwrap_or_default();
     let field = Field::new()?;
@@ -168,19 +180,22 @@ fn main() -> Outcome<ExitCode> {
             sound = false;
         }
     }
-    println!("| defect | caught by | seconds | in these words |\n| --- | --- | --- | --- |");
+    println!("| defect | caught by | seed | entries | seconds | in these words |");
+    println!("| --- | --- | --- | --- | --- | --- |");
     for defect in &defects {
         let Defect { name, target, test, .. } = defect;
         match field.plant(defect)? {
-            End::Caught { took, words } => {
-                println!("| {name} | `{target}` `{test}` | {:.1} | {words} |", took.as_secs_f64());
+            End::Caught { took, said } => {
+                let (words, seconds) = (first_words(&said), took.as_secs_f64());
+                let (seed, entries) = seed_and_entries(&said, &words);
+                println!("| {name} | `{target}` `{test}` | {seed} | {entries} | {seconds:.1} | {words} |");
             }
             End::Survived => {
-                println!("| {name} | **nothing** | | |");
+                println!("| {name} | **nothing** | | | | |");
                 sound = false;
             }
             End::Rotten(problem) => {
-                println!("| {name} | **{}** | | |", problem.replace('\n', " "));
+                println!("| {name} | **{}** | | | | |", problem.replace('\n', " "));
                 sound = false;
             }
         }

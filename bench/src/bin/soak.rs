@@ -3,8 +3,10 @@
 //! `cargo run --release -p session-bench --bin soak -- FIRST COUNT [counter]` runs the seeds from FIRST on, COUNT of
 //! them, or as many as fit a COUNT like `30min`; without arguments, ten thousand from 0. The machine is an exchange
 //! that uses every part of the framework, or the smallest counter. A run is a function of its seed, so a range of seeds
-//! is a figure that anybody can repeat. It ends with status 1 at the first broken rule.
+//! is a figure that anybody can repeat. It ends with status 1 at the first broken rule, or else with the rate by the
+//! clock and, since a run has one thread, by the time it had of one core.
 
+use cpu_time::ProcessTime;
 use indicatif::{ProgressBar, ProgressStyle};
 use session_bench::{Counter, CounterCommand, Exchange, exchange_command};
 use session_runtime::StateMachine;
@@ -72,7 +74,7 @@ fn soak<M: StateMachine + Default + 'static>(
 ) -> Result<ExitCode, Box<dyn Error>> {
     let mut check = Check::<M, _>::new(commands);
     let bar = until.bar()?;
-    let started = Instant::now();
+    let (started, worked) = (Instant::now(), ProcessTime::now());
     let mut tally = Tally::default();
     while until.goes_on(tally.runs, started, &bar) {
         match check.run_seed(first.saturating_add(tally.runs)) {
@@ -85,11 +87,20 @@ fn soak<M: StateMachine + Default + 'static>(
         }
     }
     bar.finish_and_clear();
-    let seconds = started.elapsed().as_secs_f64();
-    println!("seeds {first}..{}: {seconds:.0} s", first.saturating_add(tally.runs));
+    let (seconds, of_a_core) = (started.elapsed(), worked.elapsed());
+    println!(
+        "seeds {first}..{}: {:.0} s, {:.0} s of a core",
+        first.saturating_add(tally.runs),
+        seconds.as_secs_f64(),
+        of_a_core.as_secs_f64()
+    );
     println!("{tally}{:>14} violations", 0);
-    #[allow(clippy::cast_precision_loss)] // a figure for people
-    let rate = tally.operations as f64 / seconds;
-    println!("{rate:>14.0} operations a second");
+    println!("{:>14.0} operations a second", rate(tally, seconds));
+    println!("{:>14.0} operations a second of one core", rate(tally, of_a_core));
     Ok(ExitCode::SUCCESS)
+}
+
+#[allow(clippy::cast_precision_loss)] // a figure for people
+fn rate(tally: Tally, time: Duration) -> f64 {
+    tally.operations as f64 / time.as_secs_f64()
 }

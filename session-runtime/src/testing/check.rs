@@ -4,12 +4,15 @@ use super::{
     dice::Dice,
     failure::{Failure, Tally},
     judge::Broken,
-    replica::Builds,
+    replica::{Builds, written},
     script::Names,
-    shrink::shortest,
+    shrink::{Shortest, shortest},
     world::{Logged, World},
 };
-use crate::machine::{Command, StateMachine};
+use crate::{
+    action::{RaftAction, ServerAction},
+    machine::StateMachine,
+};
 use std::ops::Range;
 
 /// Runs histories of a machine, with commands drawn by the closure, and panics at the first broken rule.
@@ -25,6 +28,23 @@ pub fn check<M: StateMachine + Default + 'static>(commands: impl FnMut(&mut Dice
     Check::<M, _>::new(commands).run();
 }
 
+/// What the printed log is.
+const SHORTEST: &str = "the log, as short as it could be made";
+const CHANCE: &str = "the log, as short as it could be made; what differs is chance outside the seed (hash order, a \
+                      clock, a static), so not every replay shows it";
+const ELSEWHERE: &str = "the log up to there, not shortened: no replay of it shows a difference, so what differs is \
+                         chance outside the seed (hash order, a clock, a static)";
+const FEWEST: &str = "the log of a history with as few operations as were found to do it; no entry is left out, \
+                      because the log alone does not show it";
+
+/// A history that was run.
+struct History {
+    result: Result<Tally, Broken>,
+    log: Vec<Logged>,
+    /// How long the log was when replicas were found to differ.
+    differ: Option<usize>,
+}
+
 /// A check with its settings.
 pub struct Check<M, G> {
     builds: Builds<M>,
@@ -36,7 +56,7 @@ pub struct Check<M, G> {
 impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Check<M, G> {
     /// A hundred histories of 200 operations each.
     pub fn new(commands: G) -> Self {
-        Self { builds: Builds { make: M::default }, commands, seeds: 0..100, operations: 200 }
+        Self { builds: Builds { make: M::default, lie: None }, commands, seeds: 0..100, operations: 200 }
     }
 
     /// Runs the histories of these seeds.
@@ -57,6 +77,14 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     #[must_use]
     pub fn machine(mut self, make: fn() -> M) -> Self {
         self.builds.make = make;
+        self
+    }
+
+    /// Lets every replica say something else than the truth: for tests of the check itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lying(mut self, lie: fn(&RaftAction, &mut Vec<ServerAction>)) -> Self {
+        self.builds.lie = Some(lie);
         self
     }
 
@@ -85,37 +113,52 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     /// Runs the history of one seed.
     pub fn run_seed(&mut self, seed: u64) -> Result<Tally, Box<Failure>> {
         let operations = self.operations;
-        let (result, log) = self.history(seed, operations);
-        result.map_err(|problem| Box::new(self.explain(seed, operations, problem, log)))
+        let History { result, log, differ } = self.history(seed, operations);
+        result.map_err(|problem| Box::new(self.explain(seed, problem, log, differ)))
     }
 
     /// The log of one seed's history as a scenario script.
     pub fn script(&mut self, seed: u64) -> String {
-        let (_, log) = self.history(seed, self.operations);
+        let History { log, .. } = self.history(seed, self.operations);
         Names::of(&log).script::<M>(&format!("seed {seed}"), &log)
     }
 
     /// Runs the history of a seed with so many operations.
-    fn history(&mut self, seed: u64, operations: u64) -> (Result<Tally, Broken>, Vec<Logged>) {
+    fn history(&mut self, seed: u64, operations: u64) -> History {
         let Self { builds, commands, .. } = self;
-        let mut draw = |dice: &mut Dice| {
-            commands(dice).try_encode().map_err(|error| format!("a command cannot be encoded: {error}"))
-        };
+        let mut draw = |dice: &mut Dice| written(&commands(dice));
         let mut world = World::new(builds, &mut draw, seed, operations);
         let result = world.run();
-        (result.map(|()| world.tally), world.log)
+        History { result: result.map(|()| world.tally), log: world.log, differ: world.differ }
     }
 
     /// The failure in as few words and entries as it takes.
-    fn explain(&mut self, seed: u64, operations: u64, problem: Broken, log: Vec<Logged>) -> Failure {
-        let (operations, problem, log) = match shortest(&self.builds, &log) {
-            Some((problem, log)) => (operations, problem, log),
-            None => self.fewest(seed, operations).unwrap_or((operations, problem, log)),
+    fn explain(
+        &mut self,
+        seed: u64,
+        problem: Broken,
+        mut log: Vec<Logged>,
+        differ: Option<usize>,
+    ) -> Failure {
+        let operations = self.operations;
+        let (operations, problem, about, log) = match (shortest(&self.builds, &log), differ) {
+            (Some(Shortest { problem, log, always }), _) => {
+                (operations, problem, if always { SHORTEST } else { CHANCE }, log)
+            }
+            (None, Some(length)) => {
+                log.truncate(length);
+                (operations, problem, ELSEWHERE, log)
+            }
+            (None, None) => {
+                let (operations, problem, log) =
+                    self.fewest(seed, operations).unwrap_or((operations, problem, log));
+                (operations, problem, FEWEST, log)
+            }
         };
         let names = Names::of(&log);
         let problem = names.in_text(&problem);
         let history = names.script::<M>(&format!("seed {seed}: {problem}"), &log);
-        Failure { seed, operations, problem, history }
+        Failure { seed, operations, problem, about: about.to_owned(), history }
     }
 
     /// A history of the same seed, with fewer operations, that breaks a rule: for what takes the clients, the gate
@@ -123,7 +166,7 @@ impl<M: StateMachine + Default + 'static, G: FnMut(&mut Dice) -> M::Command> Che
     fn fewest(&mut self, seed: u64, operations: u64) -> Option<(u64, Broken, Vec<Logged>)> {
         let fewer = (0..u64::BITS).map(|power| 1_u64 << power).take_while(|fewer| *fewer < operations);
         fewer.into_iter().find_map(|fewer| {
-            let (result, log) = self.history(seed, fewer);
+            let History { result, log, .. } = self.history(seed, fewer);
             Some((fewer, result.err()?, log))
         })
     }

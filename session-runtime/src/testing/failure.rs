@@ -89,7 +89,7 @@ tally! {
     comparisons: "dictionaries compared",
 }
 
-/// A rule that was broken, and the shortest history that breaks it.
+/// A rule that was broken, and the shortest history that could be found to break it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed of the run. [`Check::run_seed`](super::Check::run_seed) runs it again.
@@ -98,14 +98,25 @@ pub struct Failure {
     pub operations: u64,
     /// Which rule, and where.
     pub problem: String,
+    /// What the history is: whether it could be shortened, and if not, why.
+    pub about: String,
     /// The history, an entry a line: a scenario script.
     pub history: String,
 }
 
+/// How many lines of a history are printed.
+const MAX_LINES: usize = 120;
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, {} operations: {}", self.seed, self.operations, self.problem)?;
-        write!(f, "\nthe log, as short as it could be made:\n\n{}", self.history)
+        writeln!(f, "\n{}:\n", self.about)?;
+        // The last entries say most.
+        let left_out = self.history.lines().count().saturating_sub(MAX_LINES);
+        if left_out > 0 {
+            writeln!(f, "# {left_out} lines are left out here; the failure's `history` has them all")?;
+        }
+        self.history.lines().skip(left_out).try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 

@@ -2,34 +2,43 @@
 
 use super::replica::Replica;
 use crate::{
-    action::{Alive, CloseReason, RaftAction, RequestError, Response, ServerAction},
+    action::{Alive, CloseReason, RaftAction, RefuseReason, RequestError, Response, ServerAction},
     codec,
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
+    machine::{Command, StateMachine},
     session_machine::SessionKey,
     snapshot::Dictionary,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a cached answer counts beside its payload.
 const RECORD_BYTES: u64 = 32;
 /// How many sessions an entry closes at most, beside those its action names.
 const MAX_CLOSINGS: usize = 1024;
+/// How many entries after its drawing an id may be opened at the latest.
+const MAX_AGE: u64 = 65_536;
 /// Where the sessions stand in a dictionary.
-const SESSION_KEYS: &str = "session/id/";
+pub(super) const SESSION_KEYS: &str = "session/id/";
 /// What a session with no answer and nothing pending takes in a dictionary at most, with a simulated client's
 /// capabilities, and what a pending server request takes beside its payload.
 const SESSION_BYTES: u64 = 64;
 const PENDING_BYTES: u64 = 32;
 
 /// Follows the log from outside, knowing nothing but what goes in and comes out.
-#[derive(Default)]
 pub(super) struct Judge {
+    /// Whether a payload is a command that runs at a version, for the service itself or for a client.
+    runs: fn(payload: &[u8], version: u32, internal: bool) -> bool,
+    version: u32,
     /// The log's time.
     now: Timestamp,
     open: BTreeMap<SessionId, Known>,
-    closed: BTreeSet<SessionId>,
+    closed: BTreeMap<SessionId, CloseReason>,
     limits: Limits,
+    /// The closing that an entry asks for by itself, until it is seen.
+    asked: Option<(SessionId, CloseReason)>,
+    /// The last entry closed as many as one may, so some that were due then may be left.
+    behind: bool,
     /// The requests that have an answer, for ever.
     answered: BTreeMap<(SessionId, RequestId), Answered>,
     /// The server requests that were sent, for ever: each one's hash and length.
@@ -64,7 +73,35 @@ pub(super) struct Answered {
 /// A rule that was broken.
 pub(super) type Broken = String;
 
+/// As the machine's tables say it.
+fn runs<M: StateMachine>(payload: &[u8], version: u32, internal: bool) -> bool {
+    let Ok(command) = M::Command::decode(payload) else { return false };
+    let since = M::Command::VARIANTS.get(command.variant()).map_or(1, |variant| variant.since);
+    let handler = M::SCHEMA.handler(command.name());
+    since <= version && (internal || handler.is_none_or(|handler| !handler.internal))
+}
+
 impl Judge {
+    pub(super) fn new<M: StateMachine>() -> Self {
+        Self {
+            runs: runs::<M>,
+            version: 1,
+            now: Timestamp(0),
+            open: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            limits: Limits::default(),
+            asked: None,
+            behind: false,
+            answered: BTreeMap::new(),
+            sent: BTreeMap::new(),
+        }
+    }
+
+    /// Why a session was closed.
+    pub(super) fn closed_as(&self, session: SessionId) -> Option<CloseReason> {
+        self.closed.get(&session).copied()
+    }
+
     pub(super) fn answered(&self, session: SessionId, request: RequestId) -> Option<&Answered> {
         self.answered.get(&(session, request))
     }
@@ -85,6 +122,16 @@ impl Judge {
 
     pub(super) fn open_sessions(&self) -> usize {
         self.open.len()
+    }
+
+    /// The log's time is that of its latest entry, or of an earlier one that had a later time.
+    pub(super) fn time_is_that_of(&self, replica: &dyn Replica) -> Result<(), Broken> {
+        let (time, now) = (replica.time(), self.now);
+        if time == now {
+            Ok(())
+        } else {
+            Err(format!("a replica's time is {time:?}, and the log's is {now:?}"))
+        }
     }
 
     /// What clients no longer need is gone, whichever message said so.
@@ -124,16 +171,14 @@ impl Judge {
         ran: u64,
     ) -> Result<(), Broken> {
         self.now = self.now.max(time);
-        let mut again = Vec::new();
+        self.asked = None;
+        let (mut again, mut opened) = (Vec::new(), None);
         match action {
             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload } => {
                 self.sign_of_life(*session, lowest_pending.0, acked.0);
                 self.request(index, *session, *request, payload, out.first(), ran)?;
             }
-            RaftAction::InternalCommand { .. } if ran > 1 => {
-                return Err(format!("an internal command ran {ran} times in one entry"));
-            }
-            RaftAction::InternalCommand { .. } => {}
+            RaftAction::InternalCommand { payload } => self.internal(payload, out.first(), ran)?,
             _ if ran > 0 => return Err("a command ran in an entry that holds none".to_owned()),
             RaftAction::ServerRequestAck { session, request } => self.sign_of_life(*session, 0, request.0),
             RaftAction::KeepAlive { sessions } => {
@@ -141,17 +186,117 @@ impl Judge {
                     self.sign_of_life(*session, lowest_pending.0, acked.0);
                 }
             }
+            RaftAction::SessionCreationConfirmed { session, .. } => {
+                opened = Some(self.creation(index, *session));
+            }
+            RaftAction::SessionExpired { session } => {
+                self.asked = self.is_open(*session).then_some((*session, CloseReason::Expired));
+            }
             RaftAction::Configure { limits, .. } => self.limits = limits.clone(),
+            RaftAction::Upgrade { version } => self.version = self.version.max(*version),
             RaftAction::GetRequestsForRetry { last_sent_before, limit } => {
                 again = self.retried(*last_sent_before, *limit);
             }
-            _ => {}
+            RaftAction::Tick => {}
         }
+        answered_once(action, opened.as_ref(), out)?;
         // A retry comes first; what closing hooks send after it is new again.
         let (first, rest) = out.split_at_checked(again.len()).unwrap_or((out, &[]));
         self.retry(&again, first)?;
         rest.iter().try_for_each(|action| self.output(action))?;
-        self.none_is_overdue(out)
+        if let Some((session, reason)) = self.asked {
+            return Err(format!("{session:?} was to be closed ({reason:?}), and is not"));
+        }
+        let closings = out.iter().filter(|action| matches!(action, ServerAction::SessionClosed { .. }));
+        self.behind = closings.count() >= MAX_CLOSINGS;
+        match self.overdue() {
+            Some((session, reason)) if !self.behind => {
+                Err(format!("{session:?} is due to be closed ({reason:?}), and is not"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An internal command runs if its payload is one, whoever else may not send it.
+    fn internal(&self, payload: &[u8], first: Option<&ServerAction>, ran: u64) -> Result<(), Broken> {
+        let runs = (self.runs)(payload, self.version, true);
+        match first {
+            Some(ServerAction::InternalResponse { result }) => match result {
+                Ok(_) if runs && ran == 1 => Ok(()),
+                Err(RequestError::InvalidPayload) if !runs && ran == 0 => Ok(()),
+                _ => Err(format!("an internal command ran {ran} times and was answered with {result:?}")),
+            },
+            other => Err(format!("an internal command was answered first of all with {other:?}")),
+        }
+    }
+
+    /// What a creation is to be answered with. It may ask for somebody's closing.
+    fn creation(&mut self, index: u64, session: SessionId) -> ServerAction {
+        if self.is_open(session) {
+            return ServerAction::SessionCreated { session };
+        }
+        let fresh = index.checked_sub(session.position()).is_some_and(|age| age > 0 && age <= MAX_AGE);
+        let max = self.limits.max_sessions.map(u64::from);
+        let full = max.is_some_and(|max| self.open.len() as u64 >= max);
+        let reason = if !fresh {
+            RefuseReason::Stale
+        } else if self.closed.contains_key(&session) {
+            RefuseReason::Closed
+        } else if full && (!self.limits.evict_idlest || max == Some(0)) {
+            RefuseReason::Full
+        } else {
+            self.asked = self.idlest().filter(|_| full).map(|(idlest, _)| (idlest, CloseReason::Evicted));
+            return ServerAction::SessionCreated { session };
+        };
+        ServerAction::SessionRefused { session, reason }
+    }
+
+    /// A session is closed because the entry asks for it, or because it is the next one due.
+    fn closing(&mut self, session: SessionId, reason: CloseReason) -> Result<(), Broken> {
+        let Some(known) = self.open.get(&session) else {
+            return Err(format!("{session:?} was closed, and was not open"));
+        };
+        // Only the machine knows that it could not send. That it could not can be seen.
+        let max = self.limits.max_pending_requests.map(u64::from);
+        let slow = self.behind || max.is_some_and(|max| known.pending.len() as u64 >= max);
+        let slow = Some((session, CloseReason::SlowConsumer)).filter(|_| slow);
+        let asked = self.asked.take();
+        let is_idlest = || self.idlest().is_some_and(|(idlest, _)| idlest == session);
+        let expected = match asked {
+            Some(asked) => Some(asked),
+            None if slow == Some((session, reason)) && is_idlest() => slow,
+            None => self.overdue().or(slow),
+        };
+        if expected != Some((session, reason)) {
+            let expected =
+                expected.map_or("nobody".to_owned(), |(session, reason)| format!("{session:?} ({reason:?})"));
+            return Err(format!("{session:?} was closed ({reason:?}) instead of {expected}"));
+        }
+        self.open.remove(&session);
+        self.closed.insert(session, reason);
+        Ok(())
+    }
+
+    /// The session that was active least recently.
+    fn idlest(&self) -> Option<(SessionId, &Known)> {
+        let idlest = self.open.iter().min_by_key(|(session, known)| (known.last_activity, **session));
+        idlest.map(|(session, known)| (*session, known))
+    }
+
+    /// Who is to be closed next for idleness, or because there are too many.
+    fn overdue(&self) -> Option<(SessionId, CloseReason)> {
+        let max = self.limits.max_sessions.filter(|_| self.limits.evict_idlest).map(u64::from);
+        let crowded = max.is_some_and(|max| self.open.len() as u64 > max);
+        if !crowded && self.limits.idle_timeout.is_none() {
+            return None;
+        }
+        let (session, known) = self.idlest()?;
+        let timeout = self.limits.idle_timeout;
+        if timeout.is_some_and(|timeout| known.last_activity.saturating_add(timeout) < self.now) {
+            Some((session, CloseReason::Idle))
+        } else {
+            crowded.then_some((session, CloseReason::Evicted))
+        }
     }
 
     fn sign_of_life(&mut self, session: SessionId, lowest_pending: u64, acked: u64) {
@@ -197,31 +342,6 @@ impl Judge {
             }
         }
         Ok(())
-    }
-
-    /// After each entry, nobody is left who should have been closed for idleness, or because there are too many.
-    fn none_is_overdue(&self, out: &[ServerAction]) -> Result<(), Broken> {
-        let idle = self.limits.idle_timeout.and_then(|_| {
-            let mut open = self.open.iter();
-            open.find(|(_, known)| self.is_idle(known)).map(|(session, _)| session)
-        });
-        let crowded = self.limits.evict_idlest && self.is_crowded();
-        let closings = || out.iter().filter(|action| matches!(action, ServerAction::SessionClosed { .. }));
-        match idle {
-            _ if idle.is_none() && !crowded => Ok(()),
-            // The rest follows at the next entries.
-            _ if closings().count() >= MAX_CLOSINGS => Ok(()),
-            Some(session) => Err(format!("{session:?} is idle for too long, and is not closed")),
-            None => Err(format!("{} sessions are open, and none is evicted", self.open.len())),
-        }
-    }
-
-    fn is_idle(&self, known: &Known) -> bool {
-        self.limits.idle_timeout.is_some_and(|timeout| known.last_activity.saturating_add(timeout) < self.now)
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.limits.max_sessions.is_some_and(|max| self.open.len() as u64 > u64::from(max))
     }
 
     /// Whether a session must turn away a request that would make it hold more answers. Never the one at the
@@ -281,8 +401,16 @@ impl Judge {
         // Words only where they are needed: this is called for every request.
         let what = || format!("{request:?} of {session:?}");
         let result = match first {
-            Some(ServerAction::SendResponse { response, .. }) => Ok(response.clone()),
-            Some(ServerAction::SendRequestError { error, .. }) => Err(*error),
+            Some(ServerAction::SendResponse { session: to, request: number, response })
+                if (to, number) == (&session, &request) =>
+            {
+                Ok(response.clone())
+            }
+            Some(ServerAction::SendRequestError { session: to, request: number, error })
+                if (to, number) == (&session, &request) =>
+            {
+                Err(*error)
+            }
             other => return Err(format!("{} was answered first of all with {other:?}", what())),
         };
         let payload_hash = codec::payload_hash(payload);
@@ -305,11 +433,14 @@ impl Judge {
             }
             return Ok(());
         }
-        if ran != u64::from(result.is_ok()) {
-            return Err(format!("{} ran {ran} times and was answered with {result:?}", what()));
+        let runs = (self.runs)(payload, self.version, false);
+        if ran != u64::from(runs) || ran != u64::from(result.is_ok()) {
+            let should =
+                if runs { "should have run once" } else { "is no command that a client may run now" };
+            return Err(format!("{} {should}; it ran {ran} times and was answered with {result:?}", what()));
         }
         if !matches!(result, Ok(_) | Err(RequestError::InvalidPayload)) {
-            return Err(format!("{} should have run, and was answered with {result:?}", what()));
+            return Err(format!("{} is no valid request, and was answered with {result:?}", what()));
         }
         self.answered.insert((session, request), Answered { index, payload_hash, result });
         Ok(())
@@ -318,27 +449,13 @@ impl Judge {
     fn output(&mut self, action: &ServerAction) -> Result<(), Broken> {
         match action {
             ServerAction::SessionCreated { session } => {
-                if self.closed.contains(session) {
-                    return Err(format!("{session:?} was closed, and returned"));
+                if let Some((other, _)) = self.asked {
+                    return Err(format!("{session:?} was opened before {other:?} had made room"));
                 }
-                if self.open.contains_key(session) {
-                    return Ok(());
-                }
-                let max = self.limits.max_sessions.map(u64::from);
-                if max.is_some_and(|max| self.open.len() as u64 >= max) && !self.limits.evict_idlest {
-                    return Err(format!("{session:?} was opened beyond the limit of {max:?} sessions"));
-                }
-                self.open.insert(*session, Known { last_activity: self.now, ..Known::default() });
+                let known = Known { last_activity: self.now, ..Known::default() };
+                self.open.entry(*session).or_insert(known);
             }
-            ServerAction::SessionClosed { session, reason } => {
-                let Some(known) = self.open.remove(session) else {
-                    return Err(format!("{session:?} was closed, and was not open"));
-                };
-                if *reason == CloseReason::Idle && !self.is_idle(&known) {
-                    return Err(format!("{session:?} was closed as idle, and is not"));
-                }
-                self.closed.insert(*session);
-            }
+            ServerAction::SessionClosed { session, reason } => self.closing(*session, *reason)?,
             ServerAction::SendServerRequest { session, request, payload } => {
                 self.server_request(*session, *request, payload)?;
             }
@@ -368,5 +485,27 @@ impl Judge {
         known.pending.insert(request.0, self.now);
         self.sent.insert((session, request), (codec::payload_hash(payload), payload.len() as u64));
         Ok(())
+    }
+}
+
+/// Each request, internal command and creation is answered once, and nothing else is; a creation as it must be.
+fn answered_once(
+    action: &RaftAction,
+    opened: Option<&ServerAction>,
+    out: &[ServerAction],
+) -> Result<(), Broken> {
+    let is_answer = |action: &&ServerAction| {
+        !matches!(action, ServerAction::SendServerRequest { .. } | ServerAction::SessionClosed { .. })
+    };
+    let mut answers = out.iter().filter(is_answer);
+    let asks = opened.is_some()
+        || matches!(action, RaftAction::ClientRequest { .. } | RaftAction::InternalCommand { .. });
+    let answer = if asks { answers.next() } else { None };
+    if opened.is_some() && answer != opened {
+        return Err(format!("a creation was answered with {answer:?} instead of {opened:?}"));
+    }
+    match answers.next() {
+        None => Ok(()),
+        Some(answer) => Err(format!("nobody asked for {answer:?}")),
     }
 }

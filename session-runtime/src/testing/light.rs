@@ -4,14 +4,15 @@ use super::{
     dice::Dice,
     failure::{Failure, Tally},
     judge::Broken,
-    replica::Watched,
+    replica::{Watched, written},
+    shrink::differing_keys,
 };
 use crate::{
     action::Response,
     error::{ApplyError, SnapshotError},
     identity::Timestamp,
     ids::{Id, IdAction, IdOutcome, IdStateMachine},
-    machine::{Command, StateMachine},
+    machine::StateMachine,
     serials::{ClientId, SerialAction, SerialKey, SerialOutcome, SerialStateMachine},
     snapshot::Snapshot,
 };
@@ -63,13 +64,14 @@ where
 {
     let mut tally = Tally::default();
     for seed in 0..SEEDS {
-        let mut draw = |dice: &mut Dice| commands(dice).try_encode().map_err(|error| error.to_string());
+        let mut draw = |dice: &mut Dice| written(&commands(dice));
         let mut world = World::<G, G::Machine<M>>::new(seed, &mut draw, || G::wrap(M::default()));
         match world.run() {
             Ok(()) => tally += world.tally,
             Err(problem) => {
                 let history = world.script();
-                panic!("{}", Failure { seed, operations: OPERATIONS, problem, history });
+                let about = "the whole log".to_owned();
+                panic!("{}", Failure { seed, operations: OPERATIONS, problem, about, history });
             }
         }
     }
@@ -537,15 +539,17 @@ impl<'a, G: Guarantee, W: Wrapped<Action = G::Action, Outcome = G::Outcome>> Wor
     /// Every replica comes to the end of the log, and all hold the same bytes.
     fn finish(&mut self) -> Result<(), Broken> {
         self.committed = self.log.len();
-        let mut bytes = None;
+        let mut first = None;
         for number in 0..self.nodes.len() {
             while self.apply_next(number, false)? {}
             let Some(node) = self.nodes.get(number) else { continue };
             let snapshot = node.machine.snapshot().map_err(|error| error.to_string())?;
-            let these = snapshot.to_bytes().map_err(|error| error.to_string())?;
+            let these = snapshot.dictionary().map_err(|error| error.to_string())?;
             self.tally += Tally { comparisons: 1, ..Tally::default() };
-            if *bytes.get_or_insert_with(|| these.clone()) != these {
-                return Err("replicas hold different dictionaries at the end".to_owned());
+            let first = first.get_or_insert_with(|| these.clone());
+            if *first != these {
+                let keys = differing_keys(first, &these);
+                return Err(format!("replicas hold different dictionaries at the end, in the keys {keys:?}"));
             }
         }
         Ok(())

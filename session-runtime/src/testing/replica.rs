@@ -1,18 +1,42 @@
 //! One replica of the simulated cluster: a machine of one build, watched.
 
+use super::{judge::Broken, world::Logged};
 use crate::{
     action::{PendingRequest, RaftAction, RequestError, Response, ServerAction},
-    codec::EncodeError,
+    codec::{self, EncodeError},
     context::Context,
     error::{ApplyError, SnapshotError},
+    guard::guard,
     identity::{SessionId, Timestamp},
     machine::{Command, StateMachine},
     schema::{Schema, StateField},
     session_machine::{SessionKey, SessionStateMachine},
     snapshot::Snapshot,
     state::{State, StateError, StateReader, StateWriter},
+    wire::Wire,
 };
 use bytes::Bytes;
+
+/// The bytes of a command, which must be read as what was written.
+pub(super) fn written<C: Command>(command: &C) -> Result<Bytes, Broken> {
+    let name = command.name();
+    let bytes = command.try_encode();
+    let bytes = bytes.map_err(|error| format!("the command `{name}` cannot be encoded: {error}"))?;
+    survives::<C>(&bytes).map_err(|why| format!("the command `{name}` does not survive encoding: {why}"))?;
+    Ok(bytes)
+}
+
+/// Whether a value, read from its bytes and written again, has the same bytes.
+fn survives<T: Wire>(bytes: &[u8]) -> Result<(), Broken> {
+    let again = || {
+        let value: T = codec::decode(bytes).map_err(|error| error.to_string())?;
+        codec::encode(&value).map_err(|error| error.to_string())
+    };
+    match guard(again).flatten()? {
+        again if again == bytes => Ok(()),
+        _ => Err("read and written again, it is another".to_owned()),
+    }
+}
 
 /// A user's machine, whose calls are counted. `OLD` is the build before the first upgrade: it knows version 1 only.
 pub(super) struct Watched<M, const OLD: bool> {
@@ -163,7 +187,12 @@ impl<M: StateMachine, const OLD: bool> Replica for SessionStateMachine<Watched<M
 /// How replicas are made: at the beginning of the log, or from a snapshot, of either build.
 pub(super) struct Builds<M> {
     pub(super) make: fn() -> M,
+    /// What replicas say instead of the truth, for tests of the judge.
+    pub(super) lie: Option<Lie>,
 }
+
+/// Changes what an entry gave.
+pub(super) type Lie = fn(&RaftAction, &mut Vec<ServerAction>);
 
 impl<M: StateMachine + 'static> Builds<M> {
     pub(super) fn fresh(&self, old: bool) -> Box<dyn Replica> {
@@ -173,6 +202,35 @@ impl<M: StateMachine + 'static> Builds<M> {
         } else {
             Box::new(SessionStateMachine::new(Watched::<M, false>::new(machine)))
         }
+    }
+
+    pub(super) fn apply(
+        &self,
+        replica: &mut dyn Replica,
+        index: u64,
+        entry: &Logged,
+    ) -> Result<Vec<ServerAction>, ApplyError> {
+        let mut out = replica.apply(index, entry.time, entry.action.clone())?;
+        if let Some(lie) = self.lie {
+            lie(&entry.action, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// Clients read server requests as what was written.
+    #[allow(clippy::unused_self)] // beside `fresh`
+    pub(super) fn can_be_read(&self, out: &[ServerAction]) -> Result<(), Broken> {
+        out.iter().try_for_each(|action| match action {
+            ServerAction::SendServerRequest { session, request, payload } => {
+                survives::<M::ServerRequest>(payload).map_err(|why| {
+                    let (number, name) = (request.0, M::SCHEMA.server_request);
+                    format!(
+                        "server request {number} of {session:?}, a `{name}`, does not survive encoding: {why}"
+                    )
+                })
+            }
+            _ => Ok(()),
+        })
     }
 
     #[allow(clippy::unused_self)] // beside `fresh`

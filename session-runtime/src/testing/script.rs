@@ -125,7 +125,7 @@ pub(super) fn each_session(action: &mut RaftAction, mut call: impl FnMut(&mut Se
 }
 
 /// The name of the command in an entry that holds one.
-fn command_name<M: StateMachine>(action: &RaftAction) -> Option<&'static str> {
+pub(super) fn command_name<M: StateMachine>(action: &RaftAction) -> Option<&'static str> {
     match action {
         RaftAction::ClientRequest { payload, .. } | RaftAction::InternalCommand { payload } => {
             Some(codec::decode::<M::Command>(payload).map_or("(no command)", |command| command.name()))

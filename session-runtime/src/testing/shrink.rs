@@ -42,12 +42,16 @@ impl Twin {
     }
 }
 
-/// The shortest log, made of entries of this one, that shows a problem by itself, and the problem; `None` if this
-/// one does not.
-pub(super) fn shortest<M: StateMachine + 'static>(
-    builds: &Builds<M>,
-    log: &[Logged],
-) -> Option<(Broken, Vec<Logged>)> {
+/// A log that shows a problem by itself.
+pub(super) struct Shortest {
+    pub(super) problem: Broken,
+    pub(super) log: Vec<Logged>,
+    /// Whether it does so each time.
+    pub(super) always: bool,
+}
+
+/// The shortest log, made of entries of this one, that shows a problem by itself; `None` if this one does not.
+pub(super) fn shortest<M: StateMachine + 'static>(builds: &Builds<M>, log: &[Logged]) -> Option<Shortest> {
     // Ids that were drawn at the beginning stay valid when entries before their creation are taken out.
     let early: Vec<Logged> = log.iter().map(drawn_early).collect();
     [&early, log].into_iter().find_map(|log| {
@@ -63,7 +67,7 @@ struct Shrink<'a, M> {
 
 impl<M: StateMachine + 'static> Shrink<'_, M> {
     /// Takes entries out of a log for as long as it still shows a problem, and says which it shows in the end.
-    fn shortest(&self, log: &[Logged]) -> Option<(Broken, Vec<Logged>)> {
+    fn shortest(&self, log: &[Logged]) -> Option<Shortest> {
         let (mut problem, mut log) = self.shown_by(log.to_vec())?;
         let mut chunk = log.len().div_ceil(2);
         while chunk > 0 {
@@ -79,7 +83,8 @@ impl<M: StateMachine + 'static> Shrink<'_, M> {
             }
             chunk = if chunk == 1 { 0 } else { chunk.div_ceil(2) };
         }
-        Some((problem, log))
+        let always = (0..self.twin.trials()).all(|_| self.replay(&log).is_some());
+        Some(Shortest { problem, log, always })
     }
 
     /// The first problem that a log shows, and the log up to the entry that shows it.
@@ -94,7 +99,7 @@ impl<M: StateMachine + 'static> Shrink<'_, M> {
         let mut pair = Pair {
             one: self.builds.fresh(false),
             other: self.builds.fresh(self.twin == Twin::Older),
-            judge: Judge::default(),
+            judge: Judge::new::<M>(),
             shrink: self,
         };
         (1..).zip(log).find_map(|(length, entry)| Some((length, pair.step(length as u64, entry).err()?)))
@@ -114,11 +119,12 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         let at = |error: &dyn std::fmt::Display| format!("entry {index} ({name}): {error}");
         let words = self.shrink.twin.words();
         let before = self.one.ran();
-        let here = self.one.apply(index, entry.time, entry.action.clone()).map_err(|error| at(&error))?;
-        let there = match self.other.apply(index, entry.time, entry.action.clone()) {
+        let builds = self.shrink.builds;
+        let here = builds.apply(&mut *self.one, index, entry).map_err(|error| at(&error))?;
+        let there = match builds.apply(&mut *self.other, index, entry) {
             Err(ApplyError::NeedsBuild { .. }) if self.shrink.twin == Twin::Older => {
                 self.restore_other().map_err(|error| at(&error))?;
-                self.other.apply(index, entry.time, entry.action.clone())
+                builds.apply(&mut *self.other, index, entry)
             }
             there => there,
         };
@@ -126,11 +132,13 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         if here != there {
             return Err(format!("{words} answer entry {index} ({name}) differently: {here:?} and {there:?}"));
         }
+        builds.can_be_read(&here).map_err(|broken| at(&broken))?;
         if let Some(problem) = self.one.misread() {
             return Err(format!("entry {index}: {problem}"));
         }
         let ran = self.one.ran().saturating_sub(before);
         self.judge.entry(index, entry.time, &entry.action, &here, ran).map_err(|broken| at(&broken))?;
+        self.judge.time_is_that_of(&*self.one).map_err(|broken| at(&broken))?;
         self.judge.nothing_old_is_kept(&*self.one, &entry.action).map_err(|broken| at(&broken))?;
         if self.shrink.twin == Twin::Restored {
             self.restore_other().map_err(|error| at(&error))?;
@@ -138,9 +146,8 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         let here = dictionary(&*self.one).map_err(|error| format!("after {}", at(&error)))?;
         let there = dictionary(&*self.other).map_err(|error| format!("after {}", at(&error)))?;
         if here != there {
-            let keys = here.keys().chain(there.keys().filter(|key| !here.contains_key(*key)));
-            let differing: Vec<&String> = keys.filter(|key| here.get(*key) != there.get(*key)).collect();
-            return Err(format!("{words} differ after entry {index} ({name}), in the keys {differing:?}"));
+            let keys = differing_keys(&here, &there);
+            return Err(format!("{words} differ after entry {index} ({name}), in the keys {keys:?}"));
         }
         self.judge.is_bounded(&here).map_err(|broken| format!("after {}", at(&broken)))
     }
@@ -153,6 +160,12 @@ impl<M: StateMachine + 'static> Pair<'_, M> {
         self.other = self.shrink.builds.restored(&snapshot, false).map_err(|error| error.to_string())?;
         Ok(())
     }
+}
+
+/// The keys whose values differ, or that only one of two dictionaries has.
+pub(super) fn differing_keys<'a>(one: &'a Dictionary, other: &'a Dictionary) -> Vec<&'a String> {
+    let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+    keys.filter(|key| one.get(*key) != other.get(*key)).collect()
 }
 
 fn dictionary(replica: &dyn Replica) -> Result<Dictionary, Broken> {

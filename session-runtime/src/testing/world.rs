@@ -8,7 +8,7 @@ mod leader;
 use super::{
     dice::Dice,
     failure::Tally,
-    judge::{Broken, Judge},
+    judge::{Broken, Judge, SESSION_KEYS},
     replica::{Builds, Replica},
 };
 use crate::{
@@ -192,7 +192,10 @@ pub(super) struct World<'a, M> {
     commit_scheduled: bool,
     /// What each committed entry gave when it was first applied, and how many commands ran.
     outputs: Vec<(Vec<ServerAction>, u64)>,
-    digests: BTreeMap<u64, u64>,
+    /// The snapshot that the first replica had at each index where all are compared.
+    compared: BTreeMap<u64, Bytes>,
+    /// How long the log was when replicas were found to differ.
+    pub(super) differ: Option<usize>,
     nodes: Vec<Node>,
     leader: usize,
     term: u64,
@@ -240,7 +243,8 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             committed: 0,
             commit_scheduled: false,
             outputs: Vec::new(),
-            digests: BTreeMap::new(),
+            compared: BTreeMap::new(),
+            differ: None,
             nodes,
             leader: 0,
             term: 1,
@@ -250,7 +254,7 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
             arrivals: BTreeMap::new(),
             owners: BTreeMap::new(),
             alive: BTreeMap::new(),
-            judge: Judge::default(),
+            judge: Judge::new::<M>(),
             used: BTreeSet::new(),
             started: 0,
             done: Vec::new(),
@@ -342,13 +346,8 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         }
         self.clients.iter().try_for_each(|client| self.has_everything(client))?;
         self.check_order()?;
-        let mut bytes = None;
-        for node in &self.nodes {
-            let snapshot = node.replica.snapshot().map_err(|error| error.to_string())?;
-            let these = snapshot.to_bytes().map_err(|error| error.to_string())?;
-            if *bytes.get_or_insert_with(|| these.clone()) != these {
-                return Err("replicas hold different dictionaries at the end".to_owned());
-            }
+        for number in 0..self.nodes.len() {
+            self.compare_with_first(number)?;
         }
         self.close_all()
     }
@@ -389,28 +388,24 @@ impl<'a, M: StateMachine + 'static> World<'a, M> {
         Ok(())
     }
 
-    /// Once all sessions are closed, nothing of them is left.
+    /// Once all sessions are closed, nothing of them is left, on any replica.
     fn close_all(&mut self) -> Result<(), Broken> {
-        let Some(node) = self.nodes.get_mut(self.leader) else { return Ok(()) };
-        let mut index = node.replica.last_applied();
-        for session in node.replica.sessions() {
-            index = index.saturating_add(1);
-            let action = RaftAction::SessionExpired { session };
-            let time = node.replica.time();
-            let out = node.replica.apply(index, time, action.clone()).map_err(|error| error.to_string())?;
-            self.judge.entry(index, time, &action, &out, 0)?;
+        let open = self.nodes.get(self.leader).map(|node| node.replica.sessions()).unwrap_or_default();
+        for session in open {
+            self.append(RaftAction::SessionExpired { session }, None);
         }
-        let open = self.judge.open_sessions();
-        let dictionary = node
-            .replica
-            .snapshot()
-            .map_err(|error| error.to_string())?
-            .dictionary()
-            .map_err(|e| e.to_string())?;
-        let left = dictionary.keys().find(|key| key.starts_with("session/id/"));
-        match (open, left) {
-            (0, None) => Ok(()),
-            _ => Err(format!("all sessions are closed, and {open} are left, with the key {left:?}")),
+        self.committed = self.log.len();
+        for number in 0..self.nodes.len() {
+            self.catch_up(number)?;
+            let bytes = self.compare_with_first(number)?;
+            let snapshot = Snapshot::from_bytes(&bytes).map_err(|error| error.to_string())?;
+            let dictionary = snapshot.dictionary().map_err(|error| error.to_string())?;
+            let (open, left) =
+                (self.judge.open_sessions(), dictionary.keys().find(|key| key.starts_with(SESSION_KEYS)));
+            if open > 0 || left.is_some() {
+                return Err(format!("all sessions are closed, and {open} are left, with the key {left:?}"));
+            }
         }
+        Ok(())
     }
 }

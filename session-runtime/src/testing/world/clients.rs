@@ -102,7 +102,13 @@ impl<M: StateMachine + 'static> World<'_, M> {
                     let before = std::mem::replace(&mut client.delivered, request.0);
                     self.delivered(session, before, request, &payload)?;
                 }
-                ClientEvent::Closed { .. } => {
+                ClientEvent::Closed { reason } => {
+                    let known = session.and_then(|session| self.judge.closed_as(session));
+                    if reason.is_some() && reason != known {
+                        return Err(format!(
+                            "a client was told that {session:?} was closed as {reason:?}, and it was as {known:?}"
+                        ));
+                    }
                     if let Some(session) = session.filter(|session| self.judge.is_open(*session)) {
                         return Err(format!("a client was told that {session:?} is over, which is open"));
                     }
@@ -170,7 +176,14 @@ impl<M: StateMachine + 'static> World<'_, M> {
             (Err(RequestError::RequestMismatch), _) => {
                 Err(format!("{request:?} of {session:?} was taken for another one"))
             }
-            (Err(_), _) => Ok(()),
+            // The request may still run, so its call has not ended.
+            (Err(RequestError::Busy), _) => {
+                Err(format!("{request:?} of {session:?} was ended because there was no room for its answer"))
+            }
+            (Err(RequestError::SessionExpired), _) if self.judge.is_open(session) => {
+                Err(format!("{request:?} was ended because {session:?} is over, which is open"))
+            }
+            (Err(RequestError::SessionExpired | RequestError::ResponseEvicted), _) => Ok(()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What goes wrong.
 
 use super::clients::{client_config, new_client};
+use super::cluster::does_not_come_back;
 use super::{Client, Event, Logged, Saved, World};
 use crate::{
     action::RaftAction,
@@ -168,9 +169,7 @@ impl<M: StateMachine + 'static> World<'_, M> {
             None => self.builds.fresh(node.old),
             Some(snapshot) => {
                 self.tally += Tally { replica_restores: 1, ..Tally::default() };
-                self.builds
-                    .restored(snapshot, node.old)
-                    .map_err(|error| format!("a replica does not come back from its own snapshot: {error}"))?
+                self.builds.restored(snapshot, node.old).map_err(|error| does_not_come_back(&error))?
             }
         };
         self.catch_up(number)
