@@ -121,30 +121,48 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     }
 
     /// Sends a command that was taken, and waits for its answer.
-    async fn complete(
+    ///
+    /// Every call allocates its future, so nothing is in it that is not needed while it waits.
+    fn complete(
         &self,
         request: RequestId,
         message: Option<ClientMessage>,
-    ) -> Result<Response, ClientError> {
+    ) -> impl Future<Output = Result<Response, ClientError>> + use<'_, M> {
         let giving_up = GivingUp::of(&self.half, request);
-        if let Some(ClientMessage::Request { session, request, lowest_pending, acked, payload }) = message {
+        let mut key = None;
+        let appended = if let Some(ClientMessage::Request {
+            session,
+            request,
+            lowest_pending,
+            acked,
+            payload,
+        }) = message
+        {
             // A number that never went out is neither answered nor in the log: the gate need not be asked.
-            let key = SessionKey::new(session, request, &payload);
+            let its_key = *key.insert(SessionKey::new(session, request, &payload));
             let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-            let written = self.service.append_request(&self.half, key, action).await;
+            self.service.append_request(&self.half, its_key, action)
+        } else {
+            // It goes out as soon as the session lets it.
+            self.half.timers.notify_one();
+            Ok(None)
+        };
+        async move {
+            let written = match appended {
+                Ok(Some(written)) => self.service.outcome(key, written.await).map(|_| ()),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
             match written {
                 Ok(()) => {}
                 Err(NodeError::NotLeader { .. }) => self.half.timers.notify_one(),
                 Err(NodeError::Encode(error)) => return Err(ClientError::Encode(error)),
                 Err(error) => return Err(ClientError::Transport(error.to_string())),
             }
-        } else {
-            // It goes out as soon as the session lets it.
-            self.half.timers.notify_one();
+            let answered = self.half.answer(request).await;
+            giving_up.has_ended();
+            answered
         }
-        let answered = self.half.answer(request).await;
-        giving_up.has_ended();
-        answered
     }
 
     fn read(&self, payload: &[u8]) -> Result<Bytes, ClientError> {
@@ -154,7 +172,12 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
 
 impl<M: StateMachine + Send + Sync + 'static> Call for NodeClient<M> {
     async fn command(&self, payload: Bytes) -> Result<Response, ClientError> {
-        let (request, message) = self.half.submit(|| self.service.clock.elapsed(), &payload).await?;
+        let now = || self.service.clock.elapsed();
+        let (request, message) = match self.half.try_submit(now(), &payload) {
+            Some(taken) => taken?,
+            // Few calls find the window full, and only they need room for waiting.
+            None => Box::pin(self.half.submit(now, &payload)).await?,
+        };
         self.complete(request, message).await
     }
 

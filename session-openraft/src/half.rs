@@ -20,6 +20,9 @@ const MAX_UNREAD: usize = 1_024;
 
 pub(crate) type Answered = Result<Response, ClientError>;
 
+/// A command that was taken, and the message that carries it if it can be sent now.
+pub(crate) type Taken = Result<(RequestId, Option<ClientMessage>), ClientError>;
+
 pub(crate) struct Half {
     state: Mutex<State>,
     /// Held by whoever stores the client's bytes, so that the last ones stored are the last ones saved. The state is
@@ -165,21 +168,14 @@ impl Half {
 
     // Requests.
 
-    /// Takes a command and gives the message that carries it. Waits while too many are under way.
-    pub(crate) async fn submit(
-        &self,
-        now: impl Fn() -> Duration,
-        payload: &Bytes,
-    ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
-        self.until(|state| {
-            let now = now();
-            match state.submit(now, payload) {
-                Ok(request) => Some(Ok((request, state.session.send(now, request)))),
-                Err(SubmitError::WindowFull) => None,
-                Err(error) => Some(Err(state.not_taken(error))),
-            }
-        })
-        .await
+    /// Takes a command and gives the message that carries it; `None` if too many are under way.
+    pub(crate) fn try_submit(&self, now: Duration, payload: &Bytes) -> Option<Taken> {
+        lock(&self.state).take(now, payload)
+    }
+
+    /// As [`try_submit`](Self::try_submit), but waits while too many are under way.
+    pub(crate) async fn submit(&self, now: impl Fn() -> Duration, payload: &Bytes) -> Taken {
+        self.until(|state| state.take(now(), payload)).await
     }
 
     /// As [`submit`](Self::submit), with the client's bytes stored before anything is sent.
@@ -188,7 +184,7 @@ impl Half {
         now: impl Fn() -> Duration,
         payload: &Bytes,
         store: impl Fn(&[u8]) -> std::io::Result<()>,
-    ) -> Result<(RequestId, Option<ClientMessage>), ClientError> {
+    ) -> Taken {
         let _storing = self.storing.lock().await;
         let (request, bytes) = match self.take_saved(&now, payload).await {
             Err(SubmitError::SaveFirst) => {
@@ -378,6 +374,15 @@ impl Half {
 const RESERVE: u64 = 256;
 
 impl State {
+    /// Takes a command, unless too many are under way.
+    fn take(&mut self, now: Duration, payload: &Bytes) -> Option<Taken> {
+        match self.submit(now, payload) {
+            Ok(request) => Some(Ok((request, self.session.send(now, request)))),
+            Err(SubmitError::WindowFull) => None,
+            Err(error) => Some(Err(self.not_taken(error))),
+        }
+    }
+
     fn submit(&mut self, now: Duration, payload: &Bytes) -> Result<RequestId, SubmitError> {
         if self.end.is_some() {
             return Err(SubmitError::Closed);

@@ -19,8 +19,10 @@ use session_runtime::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -159,15 +161,22 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     // Into the log.
 
-    /// Asks for a place in the log.
-    pub(crate) async fn propose(
-        &self,
-        action: RaftAction,
-        key: Option<SessionKey>,
-    ) -> Result<Written, NodeError> {
+    /// What is to stand in the log.
+    fn proposal(&self, action: RaftAction, key: Option<SessionKey>) -> Result<Proposal, NodeError> {
         let entry = Entry { time: self.clock.now(), action }.try_encode().map_err(NodeError::Encode)?;
-        let written = self.raft()?.client_write_ff(Proposal { entry, key }).await;
-        written.map_err(|error| self.fatal(&error))
+        Ok(Proposal { entry, key })
+    }
+
+    /// Asks for a place in the log.
+    ///
+    /// openraft's future only hands the proposal over, and waits for nothing unless its task has ended. It is large, and
+    /// awaiting it would make every call's future as large.
+    pub(crate) fn propose(&self, proposal: Proposal) -> Result<Written, NodeError> {
+        let asked = pin!(self.raft()?.client_write_ff(proposal));
+        match asked.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(written) => written.map_err(|error| self.fatal(&error)),
+            Poll::Pending => Err(self.fatal(&Fatal::Stopped)),
+        }
     }
 
     /// What became of a place that was asked for.
@@ -199,7 +208,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// Appends an action and waits until it is applied.
     pub(crate) async fn write(&self, action: RaftAction) -> Result<Applied, NodeError> {
-        let written = self.propose(action, None).await?;
+        let written = self.propose(self.proposal(action, None)?)?;
         self.outcome(None, written.await)
     }
 
@@ -266,7 +275,9 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     Admit::Append => {
                         let action =
                             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-                        self.append_request(half, key, action).await?;
+                        if let Some(written) = self.append_request(half, key, action)? {
+                            self.outcome(Some(key), written.await)?;
+                        }
                     }
                 }
             }
@@ -292,23 +303,22 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
-    /// Appends a request and waits until it is applied. What no version of the machine can make valid is refused here.
-    pub(crate) async fn append_request(
+    /// Appends a request. What no version of the machine can make valid is refused here: `None`.
+    pub(crate) fn append_request(
         &self,
         half: &Half,
         key: SessionKey,
         action: RaftAction,
-    ) -> Result<(), NodeError> {
+    ) -> Result<Option<Written>, NodeError> {
         if let RaftAction::ClientRequest { session, request, payload, .. } = &action
             && is_never_valid::<M>(payload)
         {
             let (session, request, error) = (*session, *request, RequestError::InvalidPayload);
             metrics::action(&ServerAction::SendRequestError { session, request, error });
             half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, Err(error)));
-            return Ok(());
+            return Ok(None);
         }
-        let written = self.propose(action, Some(key)).await?;
-        self.outcome(Some(key), written.await).map(|_| ())
+        self.propose(self.proposal(action, Some(key))?).map(Some)
     }
 
     fn note_alive(&self, alive: Alive) {

@@ -158,7 +158,7 @@ const LAYER: Maxima = Maxima { bytes: usize::MAX, depth: MAX_STATE_DEPTH };
 
 /// Encodes a payload: a command, reply, query, server request or message.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {
-    ser::to_bytes(value, PAYLOAD)
+    ser::to_bytes(value, PAYLOAD, &[])
 }
 
 /// Decodes a payload. The whole input must be the value.
@@ -168,7 +168,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 
 /// Encodes one value of a snapshot: the bytes of [`encode`], under the maxima of state.
 pub fn encode_state<T: Serialize + ?Sized>(value: &T) -> Result<Bytes, EncodeError> {
-    ser::to_bytes(value, STATE)
+    ser::to_bytes(value, STATE, &[])
 }
 
 /// Decodes one value of a snapshot. The whole input must be the value.
@@ -178,7 +178,7 @@ pub fn decode_state<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError>
 
 /// Encodes what the session layer keeps under one key of a snapshot.
 pub(crate) fn encode_layer<T: Serialize>(value: &T) -> Result<Bytes, EncodeError> {
-    ser::to_bytes(value, LAYER)
+    ser::to_bytes(value, LAYER, &[])
 }
 
 /// Decodes what the session layer keeps under one key of a snapshot. The whole input must be the value.
@@ -186,15 +186,15 @@ pub(crate) fn decode_layer<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Decod
     de::from_slice(bytes, LAYER)
 }
 
-/// Encodes behind what `start` already holds, under the maxima of state.
-pub(crate) fn encode_behind<T: Serialize>(start: Vec<u8>, value: &T) -> Result<Vec<u8>, EncodeError> {
-    ser::to_vec(value, STATE, start)
+/// Encodes behind a version, under the maxima of state.
+pub(crate) fn encode_behind<T: Serialize>(version: u8, value: &T) -> Result<Bytes, EncodeError> {
+    ser::to_bytes(value, STATE, &[version])
 }
 
 /// Encodes a message behind its version.
 #[cfg(feature = "client")]
 pub(crate) fn encode_message<T: Serialize>(version: u8, message: &T) -> Result<Bytes, EncodeError> {
-    ser::to_vec(message, MESSAGE, vec![version]).map(Bytes::from)
+    ser::to_bytes(message, MESSAGE, &[version])
 }
 
 /// Decodes a message, its version taken off.

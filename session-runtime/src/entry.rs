@@ -93,7 +93,7 @@ impl LogAction for RaftAction {
 }
 
 pub(crate) fn try_encode<A: LogAction>(time: Timestamp, action: &A) -> Result<Bytes, EncodeError> {
-    codec::encode_behind(vec![FORMAT], &(time, action)).map(Bytes::from)
+    codec::encode_behind(FORMAT, &(time, action))
 }
 
 pub(crate) fn decode<A: LogAction>(bytes: &[u8]) -> Result<(Timestamp, A), EntryError> {

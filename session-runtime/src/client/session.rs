@@ -727,7 +727,7 @@ impl ClientSession {
             }
         }
         let saved = Saved { session, reserved, delivered, pending: pending.into_iter().collect() };
-        let bytes = codec::encode_behind(vec![SAVED_VERSION], &saved)?;
+        let bytes = codec::encode_behind(SAVED_VERSION, &saved)?;
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
         let before = self.saving.unwrap_or(Saving { reserved, delivered, next: None });
@@ -736,7 +736,7 @@ impl ClientSession {
             delivered: before.delivered,
             next: Some((reserved, delivered)),
         });
-        Ok(Some(Bytes::from(bytes)))
+        Ok(Some(bytes))
     }
 
     /// The bytes of the last [`save`](Self::save) are stored: what they promise is in force.

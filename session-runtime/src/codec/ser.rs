@@ -10,8 +10,8 @@ use std::fmt::Display;
 
 type Encoder<'a> = EncoderImpl<&'a mut Bounded, Configuration>;
 
-/// How many bytes are encoded before memory is asked for. Most answers are shorter.
-const SMALL: usize = 64;
+/// How many bytes are encoded before memory is asked for. Most answers and entries are shorter.
+const SMALL: usize = 128;
 
 /// A buffer that refuses to grow beyond its maximum.
 struct Bounded {
@@ -19,19 +19,32 @@ struct Bounded {
     small: [u8; SMALL],
     /// All of it, unless that is empty.
     large: Vec<u8>,
+    /// How many bytes stood there before.
+    start: usize,
     written: usize,
     max: usize,
 }
 
 impl Bounded {
+    /// A buffer that begins with these bytes, which do not count.
     #[inline]
-    fn behind(start: Vec<u8>, maxima: Maxima) -> Self {
-        Self { small: [0; SMALL], large: start, written: 0, max: maxima.bytes }
+    fn behind(start: &[u8], maxima: Maxima) -> Self {
+        let (mut small, mut large) = ([0; SMALL], Vec::new());
+        match small.get_mut(..start.len()) {
+            Some(room) => room.copy_from_slice(start),
+            None => large.extend_from_slice(start),
+        }
+        Self { small, large, start: start.len(), written: 0, max: maxima.bytes }
+    }
+
+    #[inline]
+    fn end(&self) -> usize {
+        self.start.saturating_add(self.written)
     }
 
     #[inline]
     fn content(&self) -> &[u8] {
-        if self.large.is_empty() { self.small.get(..self.written).unwrap_or_default() } else { &self.large }
+        if self.large.is_empty() { self.small.get(..self.end()).unwrap_or_default() } else { &self.large }
     }
 }
 
@@ -41,9 +54,9 @@ impl Writer for Bounded {
         if bytes.len() > self.max.saturating_sub(self.written) {
             return Err(Inner::UnexpectedEnd);
         }
-        let written = self.written.saturating_add(bytes.len());
+        let end = self.end();
         if self.large.is_empty()
-            && let Some(room) = self.small.get_mut(self.written..written)
+            && let Some(room) = self.small.get_mut(end..end.saturating_add(bytes.len()))
         {
             room.copy_from_slice(bytes);
         } else {
@@ -52,25 +65,18 @@ impl Writer for Bounded {
             }
             self.large.extend_from_slice(bytes);
         }
-        self.written = written;
+        self.written = self.written.saturating_add(bytes.len());
         Ok(())
     }
 }
 
-/// Encodes `value` behind what `start` already holds.
-pub(super) fn to_vec<T: Serialize + ?Sized>(
+/// Encodes `value` behind these bytes.
+pub(super) fn to_bytes<T: Serialize + ?Sized>(
     value: &T,
     maxima: Maxima,
-    start: Vec<u8>,
-) -> Result<Vec<u8>, EncodeError> {
+    start: &[u8],
+) -> Result<Bytes, EncodeError> {
     let mut out = Bounded::behind(start, maxima);
-    encode(value, maxima, &mut out)?;
-    Ok(if out.large.is_empty() { out.content().to_vec() } else { out.large })
-}
-
-/// Encodes `value`.
-pub(super) fn to_bytes<T: Serialize + ?Sized>(value: &T, maxima: Maxima) -> Result<Bytes, EncodeError> {
-    let mut out = Bounded::behind(Vec::new(), maxima);
     encode(value, maxima, &mut out)?;
     Ok(if out.large.is_empty() { Bytes::copy_from_slice(out.content()) } else { out.large.into() })
 }
