@@ -376,6 +376,23 @@ impl World {
         self.commit(faults);
     }
 
+    /// What an idle timeout would do: a client that never heard of a session of its own, or whose goodbye to it was
+    /// lost, never speaks for it, and what is pending there would be sent again for ever.
+    fn close_surplus(&mut self) {
+        let has_another = |session: &SessionId, client: usize| {
+            self.clients[client].0.session().is_some_and(|own| own != *session)
+        };
+        let surplus: Vec<SessionId> = self
+            .owners
+            .iter()
+            .filter(|(session, client)| has_another(session, **client))
+            .map(|(s, _)| *s)
+            .collect();
+        for session in surplus {
+            self.append(None, RaftAction::SessionExpired { session });
+        }
+    }
+
     fn is_settled(&self) -> bool {
         self.network.is_empty()
             && self.log.is_empty()
@@ -395,6 +412,7 @@ fn run(plan: Plan) -> World {
     for _ in 0..3_000 {
         world.step(true);
     }
+    world.close_surplus();
     for _ in 0..20_000 {
         if world.is_settled() {
             break;
