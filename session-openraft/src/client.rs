@@ -193,8 +193,8 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for NodeClient<M> {
         if !self.half.is_saved() {
             self.half.close(self.service.clock.elapsed());
         } else if let Some(session) = self.half.session() {
-            self.service.disconnect(session, &self.half);
             self.half.fail(&crate::error::Stopped::Shutdown);
+            self.service.disconnect(session, &self.half);
         }
     }
 }

@@ -246,6 +246,10 @@ impl Half {
         let mut state = lock(&self.state);
         state.waiting.remove(request);
         state.session.abandon(request);
+        drop(state);
+        // There may be room in the window now, or something to send.
+        self.changed.notify_waiters();
+        self.timers.notify_one();
     }
 
     pub(crate) fn reject_unless_running(&self) -> Result<(), ClientError> {

@@ -112,7 +112,6 @@ impl<M: StateMachine + Send + Sync + 'static> RaftStateMachine<TypeConfig> for R
                 Failure::from(StorageIOError::write_logs(AnyError::new(&error)))
             })?;
         }
-        let last = entries.last().map(|entry| entry.log_id.index);
         for entry in entries {
             let log_id = entry.log_id;
             match self.apply_one(entry) {
@@ -124,10 +123,6 @@ impl<M: StateMachine + Send + Sync + 'static> RaftStateMachine<TypeConfig> for R
                     return Err(StorageIOError::apply(log_id, error).into());
                 }
             }
-        }
-        // At once for all: a copy that arrives before it finds the answer already.
-        if let Some(last) = last {
-            self.service.gate.applied(last);
         }
         Ok(results)
     }

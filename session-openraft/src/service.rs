@@ -62,11 +62,6 @@ impl Gate {
             lock(&self.admission).appended(*key, term, entry.log_id.index);
         }
     }
-
-    /// All entries up to this one are applied.
-    pub(crate) fn applied(&self, index: u64) {
-        lock(&self.admission).applied(index);
-    }
 }
 
 /// A place in the log that was asked for, and what comes of it.
@@ -242,7 +237,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     self.forget(session);
                 }
                 created?;
-                if half.is_over() {
+                if half.is_over() && half.session() != Some(session) {
                     // Its caller gave up meanwhile, and nobody will ever use it.
                     self.write(RaftAction::SessionExpired { session }).await?;
                 }
@@ -335,7 +330,10 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     fn register(&self, session: SessionId, half: &Arc<Half>) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-        clients.insert(session, Arc::clone(half));
+        // One that was given up meanwhile must not take the place of another that goes on with the session.
+        if !half.is_over() {
+            clients.insert(session, Arc::clone(half));
+        }
     }
 
     pub(crate) fn forget(&self, session: SessionId) {
@@ -384,6 +382,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             })?;
             metrics::counts(&machine);
         }
+        // Before anybody is told: whoever hears `Busy` may send again at once.
+        lock(&self.gate.admission).applied(index);
         let ended = Instant::now();
         self.note_time(index, proposal, ended.saturating_duration_since(started));
         Ok(self.deliver(self.clock.at(ended), out))

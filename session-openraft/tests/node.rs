@@ -364,7 +364,7 @@ async fn a_command_that_cannot_be_stored_is_not_sent() {
     node.shutdown().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_full_of_answers_works_off_what_is_under_way() {
     let limits = Limits { max_cached_bytes: Some(100), ..Limits::default() };
     let node = Node::<Bank>::open_with(Config { limits, ..Config::in_memory() }).await.unwrap();
@@ -380,6 +380,38 @@ async fn a_session_full_of_answers_works_off_what_is_under_way() {
     for call in calls {
         tokio::time::timeout(Duration::from_secs(30), call).await.unwrap().unwrap();
     }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_command_given_up_makes_room_for_one_that_waits() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let narrow = ClientConfig { window: 1, ..ClientConfig::default() };
+    let client = std::sync::Arc::new(node.client_with(narrow).await.unwrap());
+    let (storing, begun) = tokio::sync::oneshot::channel();
+    let (fail, failing) = std::sync::mpsc::channel::<()>();
+    let (storing, failing) = (std::sync::Mutex::new(Some(storing)), std::sync::Mutex::new(failing));
+    let stored = tokio::spawn({
+        let client = std::sync::Arc::clone(&client);
+        async move {
+            let saving = client.saving(move |_| {
+                storing.lock().unwrap().take().unwrap().send(()).unwrap();
+                failing.lock().unwrap().recv().unwrap();
+                Err(std::io::Error::other("no space"))
+            });
+            BankClient::new(saving).audit().await
+        }
+    });
+    begun.await.unwrap();
+    let waiting = tokio::spawn({
+        let client = std::sync::Arc::clone(&client);
+        async move { BankClient::new(&*client).audit().await }
+    });
+    // Until it waits for room.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    fail.send(()).unwrap();
+    assert_eq!(stored.await.unwrap().unwrap_err().execution(), Execution::Unknown);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap(), Ok(0));
     node.shutdown().await;
 }
 

@@ -452,6 +452,19 @@ fn an_answer_lets_the_lowest_request_that_was_busy_go_at_once() {
     assert_eq!(messages(&mut client, ms(20)), [request(2, 2, 0, "b")]);
     client.receive(ms(30), busy());
     assert_eq!(messages(&mut client, ms(30)), [], "an old copy's refusal says nothing new");
+
+    // The same however the one before it ends.
+    let mut client = open();
+    for text in ["a", "b", "c"] {
+        client.submit(ms(0), payload(text)).unwrap();
+    }
+    client.hold(RequestId(2));
+    assert_eq!(messages(&mut client, ms(0)).len(), 2);
+    client.receive(ms(10), ServerMessage::answer(SESSION, RequestId(3), Err(RequestError::Busy)));
+    client.receive(ms(20), ServerMessage::answer(SESSION, RequestId(1), Err(RequestError::InvalidPayload)));
+    assert_eq!(messages(&mut client, ms(20)), [], "another stands before it, which was not sent");
+    client.abandon(RequestId(2));
+    assert_eq!(messages(&mut client, ms(20)), [request(3, 3, 0, "c")]);
 }
 
 #[test]

@@ -386,8 +386,10 @@ fn an_ack_drops_every_pending_request_up_to_it_of_that_session_only() {
     for _ in 0..3 {
         log.apply(internal(DeskCommand::Shout("x".to_owned())));
     }
+    assert_eq!((log.machine.session_count(), log.machine.pending_count()), (2, 6));
     assert_eq!(log.apply(ack(A, 2)), []);
     assert_eq!((pending(&log, A), pending(&log, B)), (vec![3], vec![1, 2, 3]));
+    assert_eq!(log.machine.pending_count(), 4);
     log.apply(ack(A, 1));
     assert_eq!(pending(&log, A), [3], "an old ack changes nothing");
     log.apply(ack(A, 99));
@@ -395,6 +397,11 @@ fn an_ack_drops_every_pending_request_up_to_it_of_that_session_only() {
     assert_eq!(log.apply(ack(C, 99)), [], "unknown session: nothing");
     log.apply(internal(notify(A, "next")));
     assert_eq!(pending(&log, A), [4], "the numbers go on");
+    assert_eq!(log.machine.pending_count(), 4);
+    let restored = SessionStateMachine::<Desk>::restore(&log.machine.snapshot().unwrap()).unwrap();
+    assert_eq!((restored.session_count(), restored.pending_count()), (2, 4));
+    log.apply(expire(B));
+    assert_eq!((log.machine.session_count(), log.machine.pending_count()), (1, 2), "the one, and that B left");
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn every_kind_of_entry_has_its_line_in_a_script() {
     let mut check = Check::<Desk, _>::new(desk_command);
     let mut missing: BTreeSet<&str> =
         "create request ack expire retry keep-alive internal: configure upgrade tick".split(' ').collect();
-    for script in (0..100).map(|seed| check.script(seed)) {
+    for script in (0..1_000).map(|seed| check.script(seed)) {
         let played = play("history", &script, Restoring::AsWritten).unwrap();
         assert!(!played.text.contains("  -> error"), "{}", played.text);
         let entries = script.lines().filter(|line| line.contains(" @"));

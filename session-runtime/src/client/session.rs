@@ -334,6 +334,7 @@ impl ClientSession {
             Some(pending) => {
                 let saved = pending.saved;
                 self.pending.remove(&request);
+                self.send_first_busy();
                 return if saved { Execution::Unknown } else { Execution::Never };
             }
             None => {}
@@ -581,7 +582,6 @@ impl ClientSession {
             }
             ServerMessage::Response { session, request, response } if self.is_ours(session) => {
                 self.on_answer(request, Ok(response));
-                self.send_first_busy(now);
             }
             ServerMessage::RequestError { session, request, error } if self.is_ours(session) => {
                 self.on_error(now, request, error);
@@ -635,6 +635,7 @@ impl ClientSession {
             let event = ClientEvent::Ended { request, result };
             self.events.push_back(Untaken { event, payload: pending.payload });
         }
+        self.send_first_busy();
     }
 
     fn on_error(&mut self, now: Duration, request: RequestId, error: RequestError) {
@@ -647,7 +648,7 @@ impl ClientSession {
                         pending.progress = Progress::Busy;
                     }
                     pending.send.at = pending.send.at.max(now.saturating_add(pending.send.wait));
-                    self.send_first_busy(now);
+                    self.send_first_busy();
                 }
             }
             RequestError::ResponseEvicted
@@ -658,11 +659,11 @@ impl ClientSession {
     }
 
     /// The lowest request moves the watermark, so it runs however full the session is: it need not wait any longer.
-    fn send_first_busy(&mut self, now: Duration) {
+    fn send_first_busy(&mut self) {
         if let Some(mut first) = self.pending.first_entry()
             && first.get().progress == Progress::Busy
         {
-            first.get_mut().send = Timer::now(now, &self.config);
+            first.get_mut().send = Timer::now(Duration::ZERO, &self.config);
         }
     }
 
