@@ -401,7 +401,11 @@ fn an_ack_drops_every_pending_request_up_to_it_of_that_session_only() {
     let restored = SessionStateMachine::<Desk>::restore(&log.machine.snapshot().unwrap()).unwrap();
     assert_eq!((restored.session_count(), restored.pending_count()), (2, 4));
     log.apply(expire(B));
-    assert_eq!((log.machine.session_count(), log.machine.pending_count()), (1, 2), "the one, and that B left");
+    assert_eq!(
+        (log.machine.session_count(), log.machine.pending_count()),
+        (1, 2),
+        "the one, and that B left"
+    );
 }
 
 #[test]
