@@ -72,15 +72,7 @@ pub struct ClientSession {
     /// Sessions that were opened for this client and are not its own: each is closed.
     surplus: Vec<SessionId>,
     /// What the caller has not taken.
-    events: VecDeque<Untaken>,
-}
-
-/// An event that the caller has not taken: to the bytes of a saved client it has not happened.
-#[derive(Clone, Debug)]
-struct Untaken {
-    event: ClientEvent,
-    /// The payload of the request that ended.
-    payload: Bytes,
+    events: VecDeque<ClientEvent>,
 }
 
 /// How far a session has come.
@@ -440,20 +432,20 @@ impl ClientSession {
         self.event_where(|_| true)
     }
 
-    /// The next event of those that are wanted; the others stay. An event that was not taken has not happened to the
-    /// bytes of [`save`](Self::save): a client restored from them meets it again.
-    pub fn event_where(&mut self, mut wanted: impl FnMut(&ClientEvent) -> bool) -> Option<ClientEvent> {
-        let place = self.events.iter().position(|untaken| wanted(&untaken.event))?;
-        self.events.remove(place).map(|untaken| untaken.event)
+    /// The next event of those that are wanted; the others stay. A server request that was not taken was not
+    /// delivered to the bytes of [`save`](Self::save): to a client restored from them it comes again.
+    pub fn event_where(&mut self, wanted: impl FnMut(&ClientEvent) -> bool) -> Option<ClientEvent> {
+        let place = self.events.iter().position(wanted)?;
+        self.events.remove(place)
     }
 
     /// The events that were not taken yet, in order.
     pub fn events(&self) -> impl Iterator<Item = &ClientEvent> {
-        self.events.iter().map(|untaken| &untaken.event)
+        self.events.iter()
     }
 
     fn happened(&mut self, event: ClientEvent) {
-        self.events.push_back(Untaken { event, payload: Bytes::new() });
+        self.events.push_back(event);
     }
 
     /// When to poll again, if nothing happens before.
@@ -632,8 +624,7 @@ impl ClientSession {
         if let Some(pending) = self.pending.remove(&request)
             && !pending.abandoned
         {
-            let event = ClientEvent::Ended { request, result };
-            self.events.push_back(Untaken { event, payload: pending.payload });
+            self.happened(ClientEvent::Ended { request, result });
         }
         self.send_first_busy();
     }
@@ -711,23 +702,18 @@ impl ClientSession {
     ///
     /// From the first save on, the client sends no request above the reservation and acknowledges no server
     /// request beyond what stored bytes hold: after a restore, later deliveries come again. An application
-    /// that must see each of them once stores its own state together with these bytes. Events that were not taken yet
-    /// are not in the bytes: after a restore, their server requests are delivered and their requests end again.
+    /// that must see each of them once stores its own state together with these bytes. So do server requests that were
+    /// not taken from [`event`](Self::event) yet. Answers do not: take them first.
     pub fn save(&mut self, reserve: u64) -> Result<Option<Bytes>, EncodeError> {
         let Stage::Open { session, .. } = self.stage else { return Ok(None) };
         let reserved = self.last_request.saturating_add(reserve);
         let delivered = self.taken();
-        let mut pending: BTreeMap<RequestId, Bytes> = BTreeMap::new();
-        for (request, waiting) in self.pending.iter_mut().filter(|(_, pending)| !pending.abandoned) {
-            waiting.saved = true;
-            pending.insert(*request, waiting.payload.clone());
-        }
-        for Untaken { event, payload } in &self.events {
-            if let ClientEvent::Ended { request, .. } = event {
-                pending.insert(*request, payload.clone());
-            }
-        }
-        let saved = Saved { session, reserved, delivered, pending: pending.into_iter().collect() };
+        let pending = self.pending.iter_mut().filter(|(_, pending)| !pending.abandoned);
+        let pending = pending.map(|(request, pending)| {
+            pending.saved = true;
+            (*request, pending.payload.clone())
+        });
+        let saved = Saved { session, reserved, delivered, pending: pending.collect() };
         let bytes = codec::encode_behind(SAVED_VERSION, &saved)?;
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
