@@ -8,9 +8,13 @@
 //! was under way besides. The other half write their sessions down before each command and go on with them in the next
 //! run: of those every command is applied exactly once, whatever was under way.
 
+#[path = "common/ledger.rs"]
+mod ledger;
+
+use ledger::{Ledger, LedgerClient};
 use session_openraft::{Config, Node, NodeClient};
+use session_runtime::codec;
 use session_runtime::testing::Dice;
-use session_runtime::{State, codec, state_machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -20,38 +24,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 type Failure = Box<dyn Error + Send + Sync>;
-
-/// What the callers may ask of the ledger.
-#[state_machine]
-enum LedgerCommand {
-    /// Each caller counts from 1.
-    Enter { caller: u64, number: u64 },
-}
-
-/// The last number of each caller, and how often one came twice or out of turn.
-#[derive(Default, State)]
-struct Ledger {
-    last: BTreeMap<u64, u64>,
-    wrong: u64,
-}
-
-#[state_machine(command = LedgerCommand)]
-impl Ledger {
-    fn enter(&mut self, caller: u64, number: u64) -> u64 {
-        let last = self.last.entry(caller).or_default();
-        if number == last.saturating_add(1) {
-            *last = number;
-        } else {
-            self.wrong = self.wrong.saturating_add(1);
-        }
-        *last
-    }
-
-    #[query]
-    fn report(&self) -> (BTreeMap<u64, u64>, u64) {
-        (self.last.clone(), self.wrong)
-    }
-}
 
 /// The callers that save their sessions: 0 to 7, in every run.
 const SAVING: u64 = 8;

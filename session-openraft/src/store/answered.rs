@@ -4,11 +4,14 @@
 #[path = "../../tests/common/disk.rs"]
 #[allow(dead_code)] // The tests of the store alone need more of it.
 mod disk;
+#[path = "../../tests/common/ledger.rs"]
+mod ledger;
 
 use crate::store::{self, Disk};
 use crate::{Node, NodeClient};
 use disk::{Fault, Survives, TestDisk};
-use session_runtime::{State, codec, state_machine};
+use ledger::{Ledger, LedgerClient};
+use session_runtime::codec;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -35,37 +38,6 @@ async fn open(disk: &TestDisk) -> Result<Node<Ledger>, Failure> {
     let dir = PathBuf::from(format!("test disk {}", NUMBER.fetch_add(1, Ordering::Relaxed)));
     lock(&DISKS).insert(dir.clone(), disk.clone());
     Ok(Node::open(dir).await?)
-}
-
-#[state_machine]
-enum LedgerCommand {
-    /// Each caller counts from 1.
-    Enter { caller: u64, number: u64 },
-}
-
-/// The last number of each caller, and how often one came twice or out of turn.
-#[derive(Default, State)]
-struct Ledger {
-    last: BTreeMap<u64, u64>,
-    wrong: u64,
-}
-
-#[state_machine(command = LedgerCommand)]
-impl Ledger {
-    fn enter(&mut self, caller: u64, number: u64) -> u64 {
-        let last = self.last.entry(caller).or_default();
-        if number == last.saturating_add(1) {
-            *last = number;
-        } else {
-            self.wrong = self.wrong.saturating_add(1);
-        }
-        *last
-    }
-
-    #[query]
-    fn report(&self) -> (BTreeMap<u64, u64>, u64) {
-        (self.last.clone(), self.wrong)
-    }
 }
 
 /// The caller that keeps its session where no power cut takes it.
