@@ -6,7 +6,7 @@ use crate::service::Service;
 use bytes::Bytes;
 use session_runtime::client::{Call, ClientError, ClientMessage};
 use session_runtime::{
-    RaftAction, RequestId, Response, ServerRequestId, SessionId, SessionKey, StateMachine, Wire, codec,
+    RaftAction, RequestId, Response, ServerRequestId, SessionId, StateMachine, Wire, codec,
 };
 use std::io;
 use std::sync::Arc;
@@ -129,33 +129,23 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
         message: Option<ClientMessage>,
     ) -> impl Future<Output = Result<Response, ClientError>> + use<'_, M> {
         let giving_up = GivingUp::of(&self.half, request);
-        let mut key = None;
-        let appended = if let Some(ClientMessage::Request {
-            session,
-            request,
-            lowest_pending,
-            acked,
-            payload,
-        }) = message
+        let sent = if let Some(ClientMessage::Request { session, request, lowest_pending, acked, payload }) =
+            message
         {
             // A number that never went out is neither answered nor in the log: the gate need not be asked.
-            let its_key = *key.insert(SessionKey::new(session, request, &payload));
             let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-            self.service.append_request(&self.half, its_key, action)
+            self.service.append_request(&self.half, action)
         } else {
             // It goes out as soon as the session lets it.
             self.half.timers.notify_one();
             Ok(None)
         };
         async move {
-            let written = match appended {
-                Ok(Some(written)) => self.service.outcome(key, written.await).map(|_| ()),
-                Ok(None) => Ok(()),
-                Err(error) => Err(error),
-            };
-            match written {
-                Ok(()) => {}
-                Err(NodeError::NotLeader { .. }) => self.half.timers.notify_one(),
+            match sent {
+                // Whatever openraft says of it: the answer comes from the machine, or with the end of the node.
+                Ok(Some(written)) => drop(written.await),
+                // What this node could not append is sent again.
+                Ok(None) | Err(NodeError::NotLeader { .. }) => {}
                 Err(NodeError::Encode(error)) => return Err(ClientError::Encode(error)),
                 Err(error) => return Err(ClientError::Transport(error.to_string())),
             }

@@ -4,9 +4,12 @@ use crate::error::NodeError;
 use crate::service::{Service, lock};
 use crate::store::LogStore;
 use crate::types::TypeConfig;
+use openraft::BasicNode;
+use openraft::metrics::RaftServerMetrics;
 use session_runtime::{RaftAction, StateMachine};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How often it looks. Looking costs nothing while nothing is due.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -15,6 +18,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
     service: Arc<Service<M>>,
     log: LogStore<TypeConfig>,
+    mut engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
 ) {
     let mut stopped = service.watch_stopped();
     let mut keeper = Keeper { alive_at: Instant::now(), tried: 0, asked: 0, log, service };
@@ -22,6 +26,10 @@ pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
             _ = stopped.wait_for(Option::is_some) => return,
+            // It says nothing of these any more once its task has ended, and then nobody may wait for it.
+            changed = engine.changed() => if changed.is_err() {
+                return keeper.service.ended();
+            },
         }
         if let Err(error) = keeper.look().await {
             tracing::debug!("what was due has to wait: {error}");

@@ -70,11 +70,13 @@ mod client;
 mod clock;
 mod config;
 mod error;
+mod gate;
 mod half;
 mod keeper;
 mod metrics;
 mod network;
 mod node;
+mod proposals;
 mod replica;
 mod service;
 #[doc(hidden)]

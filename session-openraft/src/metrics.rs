@@ -1,12 +1,11 @@
 //! What is counted, through the `metrics` facade: behind the feature `metrics`, and nothing at all without it.
 
-use crate::types::Proposal;
 use session_runtime::{Entry, RaftAction, ServerAction, SessionStateMachine, StateMachine};
 use std::time::Duration;
 
 /// The name of the command that an entry carries.
-pub(crate) fn command<M: StateMachine>(proposal: &Proposal) -> Option<&'static str> {
-    match Entry::decode(&proposal.entry).ok()?.action {
+pub(crate) fn command<M: StateMachine>(entry: &[u8]) -> Option<&'static str> {
+    match Entry::decode(entry).ok()?.action {
         RaftAction::ClientRequest { payload, .. } | RaftAction::InternalCommand { payload } => {
             M::SCHEMA.command_name(&payload)
         }
@@ -16,7 +15,7 @@ pub(crate) fn command<M: StateMachine>(proposal: &Proposal) -> Option<&'static s
 
 #[cfg(feature = "metrics")]
 mod counted {
-    use super::{Duration, Proposal, RaftAction, ServerAction, SessionStateMachine, StateMachine};
+    use super::{Duration, RaftAction, ServerAction, SessionStateMachine, StateMachine};
     use metrics::{counter, gauge, histogram};
     use session_runtime::{RefuseReason, RequestError, SessionKey};
 
@@ -40,9 +39,9 @@ mod counted {
         }
     }
 
-    pub(crate) fn applied<M: StateMachine>(proposal: &Proposal, took: Duration) {
+    pub(crate) fn applied<M: StateMachine>(entry: &[u8], took: Duration) {
         counter!("session_applied_total").increment(1);
-        if let Some(command) = super::command::<M>(proposal) {
+        if let Some(command) = super::command::<M>(entry) {
             histogram!("session_apply_seconds", "command" => command).record(took);
         }
     }
@@ -89,12 +88,12 @@ mod counted {
 
 #[cfg(not(feature = "metrics"))]
 mod counted {
-    use super::{Duration, Proposal, RaftAction, ServerAction, SessionStateMachine};
+    use super::{Duration, RaftAction, ServerAction, SessionStateMachine};
 
     pub(crate) fn counts<M>(_machine: &SessionStateMachine<M>) {}
     pub(crate) fn duplicate_at_gate() {}
     pub(crate) fn duplicate_at_apply<M>(_machine: &SessionStateMachine<M>, _action: &RaftAction) {}
-    pub(crate) fn applied<M>(_proposal: &Proposal, _took: Duration) {}
+    pub(crate) fn applied<M>(_entry: &[u8], _took: Duration) {}
     pub(crate) fn action(_action: &ServerAction) {}
     pub(crate) fn snapshot_pause(_pause: Duration) {}
     pub(crate) fn snapshot_written(_bytes: u64, _took: Duration) {}

@@ -6,12 +6,13 @@ use crate::error::{NodeError, OpenError, Stopped};
 use crate::half::Half;
 use crate::keeper;
 use crate::network::Alone;
+use crate::proposals;
 use crate::replica::{Position, Replica, SnapshotState};
 use crate::service::{Service, random};
 use crate::store::{Disk, Store};
-use crate::types::{Applied, TypeConfig};
+use crate::types::{Applied, TypeConfig, first_index};
 use openraft::storage::RaftLogStorage;
-use openraft::{BasicNode, LogIdOptionExt, Raft, ServerState, SnapshotPolicy};
+use openraft::{BasicNode, EntryPayload, LogIdOptionExt, Raft, RaftLogReader, ServerState, SnapshotPolicy};
 use session_runtime::client::{ClientConfig, ClientError};
 use session_runtime::{
     Command, Limits, RaftAction, Response, SessionStateMachine, Snapshot, StateMachine, Timestamp,
@@ -125,9 +126,9 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let (machine, snapshot) = restore::<M>(&config, &store)?;
         store.belongs_to(M::SCHEMA.name).await?;
         let position = Position::of(&snapshot).map_err(|error| stopped(&error))?;
-        let skips = take_skips(&config, &mut store, position.last.index()).await?;
+        let skips = take_skips(&config, &mut store, &snapshot, &position).await?;
         let service = Arc::new(Service::new(config, machine, skips));
-        service.snapshots.send_modify(|state| state.index = position.last.index().unwrap_or(0));
+        service.snapshots.send_modify(|state| state.index = snapshot.meta().index);
 
         let directory = store.snapshots.directory();
         let gate = Arc::clone(&service.gate);
@@ -315,21 +316,39 @@ fn restore<M: StateMachine + Default>(
 async fn take_skips(
     config: &Config,
     store: &mut Store<TypeConfig>,
-    snapshot: Option<u64>,
+    snapshot: &Snapshot,
+    position: &Position,
 ) -> Result<BTreeSet<u64>, OpenError> {
-    let last = store.log.get_log_state().await.map_err(|error| stopped(&error))?.last_log_id;
-    let last = last.index().unwrap_or(0);
-    for &index in &config.skip {
-        match snapshot {
-            Some(snapshot) if index <= snapshot => return Err(OpenError::SkipTooLate { index, snapshot }),
-            _ if index > last => return Err(OpenError::SkipTooEarly { index, last }),
-            _ => {}
-        }
-    }
     if !config.skip.is_empty() {
+        let snapshot = snapshot.meta().index;
+        let last = last_index(store, snapshot, position.last.next_index()).await?;
+        for &index in &config.skip {
+            if position.last.is_some() && index <= snapshot {
+                return Err(OpenError::SkipTooLate { index, snapshot });
+            }
+            if index > last {
+                return Err(OpenError::SkipTooEarly { index, last });
+            }
+        }
         store.log.add_skips(config.skip.iter().copied()).await?;
     }
     Ok(store.log.skips())
+}
+
+/// The index that the machine gives the last entry of the log.
+async fn last_index(
+    store: &mut Store<TypeConfig>,
+    snapshot: u64,
+    first_place: u64,
+) -> Result<u64, OpenError> {
+    let entries = store.log.try_get_log_entries(first_place..).await.map_err(|error| stopped(&error))?;
+    Ok(entries.iter().fold(snapshot, |last, entry| match &entry.payload {
+        EntryPayload::Normal(proposal) => {
+            proposal.entries().fold(last, |last, _| first_index(last, entry.log_id.index))
+        }
+        // These are the engine's own. They have a place, and no entry of the machine.
+        EntryPayload::Blank | EntryPayload::Membership(_) => last,
+    }))
 }
 
 /// Starts openraft, and waits until this node leads and has applied its log.
@@ -374,6 +393,8 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         _ = stopped_watch.wait_for(Option::is_some) => return Err(fatal(service, &Stopped::Shutdown)),
     }
     service.clock.lead_from(service.machine().time());
+    service.proposals.begin();
+    tokio::spawn(proposals::keep(Arc::clone(service)));
     if service.machine().last_applied() == 0 {
         // A log that begins, or began and came no further: the first entry sets the limits and the seed.
         let limits = service.config.limits.clone();
@@ -381,7 +402,7 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         let configure = RaftAction::Configure { limits, seed: Some(seed) };
         service.write(configure).await.map_err(|error| fatal(service, &error))?;
     }
-    tokio::spawn(keeper::keep(Arc::clone(service), log));
+    tokio::spawn(keeper::keep(Arc::clone(service), log, raft.server_metrics()));
     Ok(())
 }
 

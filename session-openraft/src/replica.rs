@@ -195,7 +195,7 @@ pub(crate) struct Builder {
 pub(crate) struct SnapshotState {
     /// How many were tried.
     pub(crate) tried: u64,
-    /// The last entry that a snapshot on disk covers.
+    /// The last entry of the machine that a snapshot on disk covers.
     pub(crate) index: u64,
     /// What went wrong with the last one.
     pub(crate) problem: Option<String>,
@@ -208,7 +208,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
             state.tried = state.tried.wrapping_add(1);
             match &written {
                 Ok(taken) => {
-                    state.index = taken.position.last.map_or(0, |last| last.index);
+                    state.index = taken.snapshot.meta().index;
                     state.problem = None;
                 }
                 Err(problem) => {

@@ -4,14 +4,17 @@
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{NodeError, Stopped};
+use crate::gate::Gate;
 use crate::half::Half;
 use crate::metrics;
+use crate::proposals::Proposals;
 use crate::replica::SnapshotState;
-use crate::types::{Applied, Proposal, TypeConfig};
+use crate::types::{Applied, Proposal, TypeConfig, first_index};
+use bytes::Bytes;
+use openraft::Raft;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, Fatal, RaftError};
 use openraft::raft::ClientWriteResponse;
-use openraft::{Entry as LogEntry, EntryPayload, Raft};
-use session_runtime::admission::{Admission, Admit, is_never_valid};
+use session_runtime::admission::{Admit, is_never_valid};
 use session_runtime::client::{ClientMessage, ServerMessage};
 use session_runtime::{
     Alive, ApplyError, Entry, RaftAction, RequestError, RetryDriver, ServerAction, ServerRequestId,
@@ -20,7 +23,7 @@ use session_runtime::{
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -31,6 +34,7 @@ pub(crate) struct Service<M> {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) proposals: Proposals,
     machine: RwLock<SessionStateMachine<M>>,
     /// Entries that the operators had skipped.
     skips: BTreeSet<u64>,
@@ -45,25 +49,6 @@ pub(crate) struct Service<M> {
     pub(crate) snapshots: watch::Sender<SnapshotState>,
 }
 
-/// The leader's gate, as the log sees it: it learns of every append.
-#[derive(Default)]
-pub(crate) struct Gate {
-    admission: Mutex<Admission<SessionKey>>,
-    /// The term of the last append.
-    term: AtomicU64,
-}
-
-impl Gate {
-    /// An entry stands in the log, and is not applied yet.
-    pub(crate) fn appended(&self, entry: &LogEntry<TypeConfig>) {
-        let term = entry.log_id.leader_id.term;
-        self.term.store(term, Ordering::Release);
-        if let EntryPayload::Normal(Proposal { key: Some(key), .. }) = &entry.payload {
-            lock(&self.admission).appended(*key, term, entry.log_id.index);
-        }
-    }
-}
-
 /// A place in the log that was asked for, and what comes of it.
 pub(crate) type Written = tokio::sync::oneshot::Receiver<
     Result<ClientWriteResponse<TypeConfig>, ClientWriteError<u64, openraft::BasicNode>>,
@@ -75,6 +60,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Self {
             clock: Clock::new(),
             gate: Arc::default(),
+            proposals: Proposals::default(),
             machine: RwLock::new(machine),
             skips,
             clients: RwLock::default(),
@@ -138,6 +124,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         });
         if first {
             self.is_stopped.store(true, Ordering::Release);
+            self.proposals.wake();
             if *reason != Stopped::Shutdown {
                 tracing::error!("{reason}");
             }
@@ -154,19 +141,23 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         NodeError::Stopped(self.stopped().unwrap_or(Stopped::Shutdown))
     }
 
-    // Into the log.
-
-    /// What is to stand in the log.
-    fn proposal(&self, action: RaftAction, key: Option<SessionKey>) -> Result<Proposal, NodeError> {
-        let entry = Entry { time: self.clock.now(), action }.try_encode().map_err(NodeError::Encode)?;
-        Ok(Proposal { entry, key })
+    /// The engine has ended without a word of the machine's or the store's.
+    pub(crate) fn ended(&self) {
+        self.fatal(&Fatal::Stopped);
     }
 
-    /// Asks for a place in the log.
+    // Into the log.
+
+    /// The bytes of an entry for the log.
+    fn encode(&self, action: RaftAction) -> Result<Bytes, NodeError> {
+        Entry { time: self.clock.now(), action }.try_encode().map_err(NodeError::Encode)
+    }
+
+    /// Gives the engine a proposal.
     ///
     /// openraft's future only hands the proposal over, and waits for nothing unless its task has ended. It is large, and
     /// awaiting it would make every call's future as large.
-    pub(crate) fn propose(&self, proposal: Proposal) -> Result<Written, NodeError> {
+    pub(crate) fn give(&self, proposal: Proposal) -> Result<Written, NodeError> {
         let asked = pin!(self.raft()?.client_write_ff(proposal));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(written) => written.map_err(|error| self.fatal(&error)),
@@ -174,16 +165,10 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         }
     }
 
-    /// What became of a place that was asked for.
-    pub(crate) fn outcome(
-        &self,
-        key: Option<SessionKey>,
-        written: Result<
-            Result<ClientWriteResponse<TypeConfig>, ClientWriteError<u64, openraft::BasicNode>>,
-            tokio::sync::oneshot::error::RecvError,
-        >,
-    ) -> Result<Applied, NodeError> {
-        let error = match written {
+    /// Appends an action and waits until it is applied.
+    pub(crate) async fn write(&self, action: RaftAction) -> Result<Applied, NodeError> {
+        let written = self.propose(self.encode(action)?)?;
+        Err(match written.await {
             Ok(Ok(response)) => return Ok(response.data),
             Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
                 NodeError::NotLeader { leader: forward.leader_node.map(|node| node.addr) }
@@ -194,17 +179,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 Some(stopped) => NodeError::Stopped(stopped),
                 None => self.fatal(&Fatal::Stopped),
             },
-        };
-        if let Some(key) = key {
-            lock(&self.gate.admission).failed(&key);
-        }
-        Err(error)
-    }
-
-    /// Appends an action and waits until it is applied.
-    pub(crate) async fn write(&self, action: RaftAction) -> Result<Applied, NodeError> {
-        let written = self.propose(self.proposal(action, None)?)?;
-        self.outcome(None, written.await)
+        })
     }
 
     /// Makes sure that the applied state holds all that was answered before now, anywhere.
@@ -258,9 +233,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
                 let key = SessionKey::new(session, request, &payload);
                 let answered = self.machine().answer_to(&key);
-                let term = self.gate.term.load(Ordering::Acquire);
-                let admit = lock(&self.gate.admission).admit(term, &key, answered);
-                match admit {
+                match self.gate.admit(&key, answered) {
                     Admit::Answered(result) => {
                         metrics::duplicate_at_gate();
                         self.note_alive(Alive { session, lowest_pending, acked });
@@ -270,9 +243,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     Admit::Append => {
                         let action =
                             RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-                        if let Some(written) = self.append_request(half, key, action)? {
-                            self.outcome(Some(key), written.await)?;
-                        }
+                        self.append_request(half, action)?;
                     }
                 }
             }
@@ -298,11 +269,10 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
-    /// Appends a request. What no version of the machine can make valid is refused here: `None`.
+    /// Appends a request, unless no version of the machine can make it valid: then it is answered here.
     pub(crate) fn append_request(
         &self,
         half: &Half,
-        key: SessionKey,
         action: RaftAction,
     ) -> Result<Option<Written>, NodeError> {
         if let RaftAction::ClientRequest { session, request, payload, .. } = &action
@@ -313,7 +283,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, Err(error)));
             return Ok(None);
         }
-        self.propose(self.proposal(action, Some(key))?).map(Some)
+        self.share(self.encode(action)?)
     }
 
     fn note_alive(&self, alive: Alive) {
@@ -350,82 +320,109 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     // Out of the log.
 
-    /// Applies an entry, and tells the clients connected here what comes of it.
+    /// Applies the entries at a place of the log, and tells the clients connected here what comes of them.
     pub(crate) fn apply(
         &self,
-        index: u64,
+        place: u64,
         proposal: &Proposal,
         out: &mut Vec<ServerAction>,
     ) -> Result<Applied, Stopped> {
-        let entry = Entry::decode(&proposal.entry).map_err(|problem| {
+        let mut applied = Ok(());
+        let ended = {
+            let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
+            // Behind the lock: waiting for somebody who looks at the machine is not the handler's time.
+            let mut started = Instant::now();
+            for entry in proposal.entries() {
+                let index = first_index(machine.last_applied(), place);
+                applied = self.apply_entry(&mut machine, index, entry, out);
+                if applied.is_err() {
+                    break;
+                }
+                let ended = Instant::now();
+                self.note_time(index, entry, ended.saturating_duration_since(started));
+                started = ended;
+            }
+            metrics::counts(&machine);
+            started
+        };
+        // Before anybody is told: whoever hears `Busy` may send again at once.
+        self.gate.applied(place);
+        self.proposals.applied();
+        // What ran before an entry that stops the node is answered.
+        let told = self.deliver(self.clock.at(ended), out);
+        applied.map(|()| told)
+    }
+
+    fn apply_entry(
+        &self,
+        machine: &mut SessionStateMachine<M>,
+        index: u64,
+        entry: &[u8],
+        out: &mut Vec<ServerAction>,
+    ) -> Result<(), Stopped> {
+        let _span = tracing::trace_span!("apply", index).entered();
+        let Entry { time, action } = Entry::decode(entry).map_err(|problem| {
             if problem.needs_build() {
                 Stopped::NeedsBuild { index, problem: problem.to_string() }
             } else {
                 Stopped::Entry { index, problem }
             }
         })?;
-        let _span = tracing::trace_span!("apply", index).entered();
-        let started;
-        {
-            let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
-            // Behind the lock: waiting for somebody who looks at the machine is not the handler's time.
-            started = Instant::now();
-            metrics::duplicate_at_apply(&machine, &entry.action);
-            let applied = if self.skips.contains(&index) {
-                machine.skip(index, entry.time, entry.action).map(|skipped| *out = skipped)
-            } else {
-                machine.apply_into(index, entry.time, entry.action, out)
-            };
-            applied.map_err(|error| match error {
-                ApplyError::Halted(halted) => Stopped::Halted(halted),
-                error => Stopped::NeedsBuild { index, problem: error.to_string() },
-            })?;
-            metrics::counts(&machine);
-        }
-        // Before anybody is told: whoever hears `Busy` may send again at once.
-        lock(&self.gate.admission).applied(index);
-        let ended = Instant::now();
-        self.note_time(index, proposal, ended.saturating_duration_since(started));
-        Ok(self.deliver(self.clock.at(ended), out))
+        metrics::duplicate_at_apply(machine, &action);
+        let applied = if self.skips.contains(&index) {
+            machine.skip(index, time, action).map(|mut skipped| out.append(&mut skipped))
+        } else {
+            machine.apply_into(index, time, action, out)
+        };
+        applied.map_err(|error| match error {
+            ApplyError::Halted(halted) => Stopped::Halted(halted),
+            error => Stopped::NeedsBuild { index, problem: error.to_string() },
+        })
     }
 
-    fn note_time(&self, index: u64, proposal: &Proposal, took: Duration) {
-        metrics::applied::<M>(proposal, took);
+    fn note_time(&self, index: u64, entry: &[u8], took: Duration) {
+        metrics::applied::<M>(entry, took);
         if took > self.config.slow_handler {
-            let command = metrics::command::<M>(proposal).unwrap_or("(no command)");
+            let command = metrics::command::<M>(entry).unwrap_or("(no command)");
             tracing::warn!(index, command, ?took, "a handler takes long: every client waits for it");
         }
     }
 
     fn deliver(&self, now: Duration, out: &mut Vec<ServerAction>) -> Applied {
         let mut applied = Applied::Done;
+        let mut closed = Vec::new();
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
         for action in out.drain(..) {
             metrics::action(&action);
-            let closed =
-                matches!(action, ServerAction::SessionClosed { .. } | ServerAction::SessionRefused { .. });
-            let (session, message) = match action {
-                ServerAction::InternalResponse { result } => {
-                    applied = Applied::Internal(result);
-                    continue;
+            if let ServerAction::SessionClosed { session, .. }
+            | ServerAction::SessionRefused { session, .. } = &action
+            {
+                closed.push(*session);
+            }
+            match action {
+                ServerAction::InternalResponse { result } => applied = Applied::Internal(result),
+                ServerAction::SessionCreated { session } => {
+                    if let Some(half) = clients.get(&session) {
+                        half.created(now, session);
+                    }
                 }
-                ServerAction::SessionCreated { session } => (session, None),
-                ServerAction::SessionRefused { session, reason } => (session, Some(Err(reason))),
-                action => match ServerMessage::from_action(action) {
-                    Some((session, message)) => (session, Some(Ok(message))),
-                    None => continue,
-                },
-            };
-            let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
-            let Some(half) = clients.get(&session) else { continue };
-            match message {
-                None => half.created(now, session),
-                Some(Err(reason)) => half.refused(now, reason),
-                Some(Ok(message)) => half.receive(now, message),
+                ServerAction::SessionRefused { session, reason } => {
+                    if let Some(half) = clients.get(&session) {
+                        half.refused(now, reason);
+                    }
+                }
+                action => {
+                    if let Some((session, message)) = ServerMessage::from_action(action)
+                        && let Some(half) = clients.get(&session)
+                    {
+                        half.receive(now, message);
+                    }
+                }
             }
-            drop(clients);
-            if closed {
-                self.forget(session);
-            }
+        }
+        drop(clients);
+        for session in closed {
+            self.forget(session);
         }
         applied
     }

@@ -5,6 +5,7 @@ mod support;
 use session_openraft::{Config, Node, NodeError, OpenError, Stopped};
 use session_runtime::client::{Call, ClientConfig, ClientError, Execution};
 use session_runtime::{Command, Limits, RefuseReason, RequestError, SessionId};
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Bank, BankClient, BankCommand, Notice, Other, Refused, Slow, SlowClient, dir};
 
@@ -219,6 +220,58 @@ async fn a_handler_that_panics_stops_the_node_and_its_entry_can_be_skipped() {
     let config = Config { skip: vec![1_000], ..Config::new(dir.path()) };
     let error = Node::<Bank>::open_with(config).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::SkipTooEarly { index: 1_000, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn calls_that_come_together_share_a_place_in_the_log_and_each_can_be_skipped() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    let client = Arc::new(node.client().await.unwrap());
+    let account = BankClient::new(&*client).open("ada".to_owned()).await.unwrap();
+    let deposits = |count: u64| {
+        let client = Arc::clone(&client);
+        (0..count).map(move |_| {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { BankClient::new(&*client).deposit(account, 1).await })
+        })
+    };
+    let before: Vec<_> = deposits(20).collect();
+    let blows_up = Arc::clone(&client);
+    let halting = tokio::spawn(async move { BankClient::new(&*blows_up).blow_up().await });
+    let behind: Vec<_> = deposits(20).collect();
+    // What ran is answered, though it shares its place with what stops the node.
+    for call in before {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(halting.await.unwrap().unwrap_err().execution(), Execution::Unknown);
+    for call in behind {
+        assert_eq!(call.await.unwrap().unwrap_err().execution(), Execution::Unknown);
+    }
+    let Stopped::Halted(halted) = node.stopped().await else { panic!("{:?}", node.status()) };
+    drop(client);
+    node.shutdown().await;
+
+    let skipping = |index| Config { skip: vec![index], ..Config::new(dir.path()) };
+    let error = Node::<Bank>::open_with(skipping(halted.index + 21)).await.map(|_| ()).unwrap_err();
+    let last = halted.index + 20;
+    assert!(matches!(error, OpenError::SkipTooEarly { last: found, .. } if found == last), "{error}");
+    // All the others stand in the log, and run once.
+    let node = Node::<Bank>::open_with(skipping(halted.index)).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    assert_eq!(bank.balance(account).await.unwrap(), Some(40));
+    let covered = node.snapshot().await.unwrap();
+    assert_eq!(covered, node.status().snapshot);
+    assert!(covered > last, "{covered}");
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    let place = names.iter().find_map(|name| name.strip_prefix("snapshot-")?.split_once('-')).unwrap().0;
+    assert!(place.parse::<u64>().unwrap() + 30 < covered, "no entries share a place: {names:?}, {covered}");
+    drop(bank);
+    node.shutdown().await;
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    assert_eq!(node.status().last_applied, covered);
+    let bank = BankClient::new(node.client().await.unwrap());
+    assert_eq!(bank.deposit(account, 2).await.unwrap(), 42);
 }
 
 #[tokio::test]

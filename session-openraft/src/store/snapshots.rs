@@ -2,6 +2,7 @@
 
 use super::disk::{self, Disk};
 use super::error::StoreError;
+use openraft::LogIdOptionExt;
 use session_runtime::{Snapshot, SnapshotError};
 use std::fmt;
 use std::io::{self, Write};
@@ -140,10 +141,13 @@ fn read(disk: &dyn Disk, expected: Position) -> Result<Snapshot, StoreError> {
         Err(error) => return Err(StoreError::Snapshot { path, error }),
     };
     let meta = snapshot.meta();
-    if meta.term == expected.1 && meta.index <= expected.0 {
+    // The name has the engine's place. The machine's count may be ahead of it, or behind.
+    let place = crate::replica::Position::of(&snapshot).ok().and_then(|position| position.last.index());
+    let fits = place.map_or(meta.index <= expected.0, |place| place == expected.0);
+    if meta.term == expected.1 && fits {
         return Ok(snapshot);
     }
-    Err(StoreError::Renamed { path, index: meta.index, term: meta.term })
+    Err(StoreError::Renamed { path, index: place.unwrap_or(meta.index), term: meta.term })
 }
 
 fn unwritten(disk: &dyn Disk, name: &str, error: SnapshotError) -> StoreError {
