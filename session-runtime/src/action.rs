@@ -148,6 +148,29 @@ pub enum ServerAction {
     },
 }
 
+impl ServerAction {
+    /// The session that this is for. None for the answer to an internal command, which has no session.
+    ///
+    /// ```
+    /// use session_runtime::{CloseReason, ServerAction, SessionId};
+    ///
+    /// let session = SessionId::draw(1, 7);
+    /// let closed = ServerAction::SessionClosed { session, reason: CloseReason::Idle };
+    /// assert_eq!(closed.session(), Some(session));
+    /// ```
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::SessionCreated { session }
+            | Self::SessionRefused { session, .. }
+            | Self::SendResponse { session, .. }
+            | Self::SendRequestError { session, .. }
+            | Self::SendServerRequest { session, .. }
+            | Self::SessionClosed { session, .. } => Some(*session),
+            Self::InternalResponse { .. } => None,
+        }
+    }
+}
+
 /// Why a session was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefuseReason {
