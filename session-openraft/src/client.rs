@@ -1,13 +1,11 @@
 //! A client in the node's own process.
 
 use crate::error::NodeError;
-use crate::half::{GivingUp, Half};
+use crate::half::{Answered, GivingUp, Half, Taken};
 use crate::service::Service;
 use bytes::Bytes;
-use session_runtime::client::{Call, ClientError, ClientMessage};
-use session_runtime::{
-    RaftAction, RequestId, Response, ServerRequestId, SessionId, StateMachine, Wire, codec,
-};
+use session_runtime::client::{Call, ClientError};
+use session_runtime::{RequestId, Response, ServerRequestId, SessionId, StateMachine, Wire, codec};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,35 +121,27 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     /// Sends a command that was taken, and waits for its answer.
     ///
     /// Every call allocates its future, so nothing is in it that is not needed while it waits.
-    fn complete(
-        &self,
-        request: RequestId,
-        message: Option<ClientMessage>,
-    ) -> impl Future<Output = Result<Response, ClientError>> + use<'_, M> {
+    fn complete(&self, taken: Taken) -> impl Future<Output = Answered> + use<'_, M> {
+        let Taken { request, message, answer } = taken;
         let giving_up = GivingUp::of(&self.half, request);
-        let sent = if let Some(ClientMessage::Request { session, request, lowest_pending, acked, payload }) =
-            message
-        {
+        let sent = if let Some(message) = message {
             // A number that never went out is neither answered nor in the log: the gate need not be asked.
-            let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-            self.service.append_request(&self.half, action)
+            self.service.append_request(&self.half, message)
         } else {
             // It goes out as soon as the session lets it.
             self.half.timers.notify_one();
-            Ok(None)
+            Ok(())
         };
         async move {
             match sent {
-                // Whatever openraft says of it: the answer comes from the machine, or with the end of the node.
-                Ok(Some(written)) => drop(written.await),
                 // What this node could not append is sent again.
-                Ok(None) | Err(NodeError::NotLeader { .. }) => {}
+                Ok(()) | Err(NodeError::NotLeader { .. }) => {}
                 Err(NodeError::Encode(error)) => return Err(ClientError::Encode(error)),
                 Err(error) => return Err(ClientError::Transport(error.to_string())),
             }
-            let answered = self.half.answer(request).await;
+            let answered = answer.await;
             giving_up.has_ended();
-            answered
+            answered.unwrap_or_else(|_| Err(ClientError::Transport("the client was dropped".to_owned())))
         }
     }
 
@@ -162,13 +152,14 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
 
 impl<M: StateMachine + Send + Sync + 'static> Call for NodeClient<M> {
     async fn command(&self, payload: Bytes) -> Result<Response, ClientError> {
+        let _under_way = self.service.proposals.call();
         let now = || self.service.clock.elapsed();
-        let (request, message) = match self.half.try_submit(now(), &payload) {
+        let taken = match self.half.try_submit(now(), &payload) {
             Some(taken) => taken?,
             // Few calls find the window full, and only they need room for waiting.
             None => Box::pin(self.half.submit(now, &payload)).await?,
         };
-        self.complete(request, message).await
+        self.complete(taken).await
     }
 
     async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
@@ -216,8 +207,9 @@ where
 {
     async fn command(&self, payload: Bytes) -> Result<Response, ClientError> {
         let NodeClient { service, half } = self.client;
-        let (request, message) = half.submit_saved(|| service.clock.elapsed(), &payload, &self.store).await?;
-        self.client.complete(request, message).await
+        let _under_way = service.proposals.call();
+        let taken = half.submit_saved(|| service.clock.elapsed(), &payload, &self.store).await?;
+        self.client.complete(taken).await
     }
 
     fn query(&self, payload: Bytes) -> impl Future<Output = Result<Bytes, ClientError>> + Send {

@@ -10,7 +10,7 @@ use session_runtime::{
     CloseReason, EncodeError, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId,
 };
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
@@ -20,8 +20,16 @@ const MAX_UNREAD: usize = 1_024;
 
 pub(crate) type Answered = Result<Response, ClientError>;
 
-/// A command that was taken, and the message that carries it if it can be sent now.
-pub(crate) type Taken = Result<(RequestId, Option<ClientMessage>), ClientError>;
+/// A command that was taken.
+pub(crate) struct Taken {
+    pub(crate) request: RequestId,
+    /// What carries it, if it can be sent now.
+    pub(crate) message: Option<ClientMessage>,
+    pub(crate) answer: oneshot::Receiver<Answered>,
+}
+
+/// A request that has ended. Its caller is told when nothing is locked any more.
+pub(crate) type Ended = (oneshot::Sender<Answered>, Answered);
 
 pub(crate) struct Half {
     state: Mutex<State>,
@@ -51,36 +59,28 @@ struct State {
     saved: bool,
 }
 
-enum Waiting {
-    /// It is under way, and nobody listens yet.
-    Sent,
-    Listening(oneshot::Sender<Answered>),
-    Ended(Answered),
-}
-
 /// Who waits for which request. Requests are numbered in the order they are taken and mostly end in it.
 #[derive(Default)]
-struct WaitingList(VecDeque<(RequestId, Waiting)>);
+struct WaitingList(VecDeque<(RequestId, oneshot::Sender<Answered>)>);
 
 impl WaitingList {
-    fn insert(&mut self, request: RequestId, waiting: Waiting) {
-        match self.0.binary_search_by_key(&request, |(request, _)| *request) {
-            Ok(place) => self.0[place].1 = waiting,
-            Err(place) => self.0.insert(place, (request, waiting)),
-        }
+    /// Requests are taken in the order of their numbers.
+    fn push(&mut self, request: RequestId) -> oneshot::Receiver<Answered> {
+        let (tell, answer) = oneshot::channel();
+        self.0.push_back((request, tell));
+        answer
     }
 
-    fn remove(&mut self, request: RequestId) -> Option<Waiting> {
-        let place = self.0.binary_search_by_key(&request, |(request, _)| *request).ok()?;
-        self.0.remove(place).map(|(_, waiting)| waiting)
+    fn place(&self, request: RequestId) -> Option<usize> {
+        self.0.binary_search_by_key(&request, |(request, _)| *request).ok()
+    }
+
+    fn remove(&mut self, request: RequestId) -> Option<oneshot::Sender<Answered>> {
+        self.0.remove(self.place(request)?).map(|(_, tell)| tell)
     }
 
     fn contains(&self, request: RequestId) -> bool {
-        self.0.binary_search_by_key(&request, |(request, _)| *request).is_ok()
-    }
-
-    fn requests(&self) -> Vec<RequestId> {
-        self.0.iter().map(|(request, _)| *request).collect()
+        self.place(request).is_some()
     }
 }
 
@@ -168,13 +168,17 @@ impl Half {
 
     // Requests.
 
-    /// Takes a command and gives the message that carries it; `None` if too many are under way.
-    pub(crate) fn try_submit(&self, now: Duration, payload: &Bytes) -> Option<Taken> {
+    /// Takes a command; `None` if too many are under way.
+    pub(crate) fn try_submit(&self, now: Duration, payload: &Bytes) -> Option<Result<Taken, ClientError>> {
         lock(&self.state).take(now, payload)
     }
 
     /// As [`try_submit`](Self::try_submit), but waits while too many are under way.
-    pub(crate) async fn submit(&self, now: impl Fn() -> Duration, payload: &Bytes) -> Taken {
+    pub(crate) async fn submit(
+        &self,
+        now: impl Fn() -> Duration,
+        payload: &Bytes,
+    ) -> Result<Taken, ClientError> {
         self.until(|state| state.take(now(), payload)).await
     }
 
@@ -184,9 +188,9 @@ impl Half {
         now: impl Fn() -> Duration,
         payload: &Bytes,
         store: impl Fn(&[u8]) -> std::io::Result<()>,
-    ) -> Taken {
+    ) -> Result<Taken, ClientError> {
         let _storing = self.storing.lock().await;
-        let (request, bytes) = match self.take_saved(&now, payload).await {
+        let (request, answer, bytes) = match self.take_saved(&now, payload).await {
             Err(SubmitError::SaveFirst) => {
                 // Numbers are free once bytes that reserve them are stored.
                 let bytes = lock(&self.state).bytes_to_store()?;
@@ -207,7 +211,7 @@ impl Half {
         stored?;
         giving_up.has_ended();
         self.saved(now());
-        Ok((request, lock(&self.state).session.send(now(), request)))
+        Ok(Taken { request, message: lock(&self.state).session.send(now(), request), answer })
     }
 
     /// Takes a command that is not to be sent before the bytes given with it are stored.
@@ -215,30 +219,16 @@ impl Half {
         &self,
         now: impl Fn() -> Duration,
         payload: &Bytes,
-    ) -> Result<(RequestId, Result<Bytes, ClientError>), SubmitError> {
+    ) -> Result<(RequestId, oneshot::Receiver<Answered>, Result<Bytes, ClientError>), SubmitError> {
         self.until(|state| match state.submit(now(), payload) {
-            Ok(request) => {
+            Ok((request, answer)) => {
                 state.session.hold(request);
-                Some(Ok((request, state.bytes_to_store())))
+                Some(Ok((request, answer, state.bytes_to_store())))
             }
             Err(SubmitError::WindowFull) => None,
             Err(error) => Some(Err(error)),
         })
         .await
-    }
-
-    /// The answer to a request, when it has come.
-    pub(crate) async fn answer(&self, request: RequestId) -> Answered {
-        let listening = {
-            let mut state = lock(&self.state);
-            if let Some(Waiting::Ended(answered)) = state.waiting.remove(request) {
-                return answered;
-            }
-            let (tell, listening) = oneshot::channel();
-            state.waiting.insert(request, Waiting::Listening(tell));
-            listening
-        };
-        listening.await.unwrap_or_else(|_| Err(ClientError::Transport("the client was dropped".to_owned())))
     }
 
     /// The caller gave up.
@@ -273,48 +263,27 @@ impl Half {
 
     // From the machine.
 
-    pub(crate) fn created(&self, now: Duration, session: SessionId) {
-        let attempt = lock(&self.state).attempt;
-        self.receive(now, ServerMessage::Created { attempt, session });
+    /// Takes messages, one after the other, with this half locked.
+    pub(crate) fn receiving(&self, now: Duration) -> Receiving<'_> {
+        Receiving { half: self, state: lock(&self.state), now }
     }
 
-    pub(crate) fn refused(&self, now: Duration, reason: RefuseReason) {
-        let attempt = lock(&self.state).attempt;
-        self.receive(now, ServerMessage::Refused { attempt, reason });
-    }
-
+    /// Takes a single message.
     pub(crate) fn receive(&self, now: Duration, message: ServerMessage) {
-        let answer = matches!(message, ServerMessage::Response { .. });
-        let (watched, timers) = {
-            let mut state = lock(&self.state);
-            if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
-                return;
-            }
-            state.known |= matches!(message, ServerMessage::Continued { .. });
-            state.busy |= matches!(message, ServerMessage::RequestError { error: RequestError::Busy, .. });
-            state.session.receive(now, message);
-            state.note_events();
-            let idle = state.session.pending().next().is_none();
-            state.busy &= !idle;
-            // Most answers make nothing due.
-            (state.watchers > 0, !answer || state.busy)
-        };
-        if watched {
-            self.changed.notify_waiters();
-        }
-        if timers {
-            self.timers.notify_one();
-        }
+        let mut ended = Vec::new();
+        self.receiving(now).message(message, &mut ended);
+        tell(&mut ended);
     }
 
     /// The node stopped: nobody waits any longer.
     pub(crate) fn fail(&self, reason: &Stopped) {
         let mut state = lock(&self.state);
         state.end.get_or_insert(End::Stopped(reason.clone()));
-        for request in state.waiting.requests() {
-            state.end_request(request, Err(ClientError::Transport(reason.to_string())));
-        }
+        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
+        for (_, caller) in waiting.0 {
+            caller.send(Err(ClientError::Transport(reason.to_string()))).ok();
+        }
         self.changed.notify_waiters();
         self.timers.notify_one();
     }
@@ -363,8 +332,10 @@ impl Half {
         let mut state = lock(&self.state);
         state.session.close(now);
         // One that was never open is over at once.
-        state.note_events();
+        let mut ended = Vec::new();
+        state.note_events(&mut ended);
         drop(state);
+        tell(&mut ended);
         self.changed.notify_waiters();
         self.timers.notify_one();
     }
@@ -379,21 +350,27 @@ const RESERVE: u64 = 256;
 
 impl State {
     /// Takes a command, unless too many are under way.
-    fn take(&mut self, now: Duration, payload: &Bytes) -> Option<Taken> {
+    fn take(&mut self, now: Duration, payload: &Bytes) -> Option<Result<Taken, ClientError>> {
         match self.submit(now, payload) {
-            Ok(request) => Some(Ok((request, self.session.send(now, request)))),
+            Ok((request, answer)) => {
+                let message = self.session.send(now, request);
+                Some(Ok(Taken { request, message, answer }))
+            }
             Err(SubmitError::WindowFull) => None,
             Err(error) => Some(Err(self.not_taken(error))),
         }
     }
 
-    fn submit(&mut self, now: Duration, payload: &Bytes) -> Result<RequestId, SubmitError> {
+    fn submit(
+        &mut self,
+        now: Duration,
+        payload: &Bytes,
+    ) -> Result<(RequestId, oneshot::Receiver<Answered>), SubmitError> {
         if self.end.is_some() {
             return Err(SubmitError::Closed);
         }
         let request = self.session.submit(now, payload.clone())?;
-        self.waiting.insert(request, Waiting::Sent);
-        Ok(request)
+        Ok((request, self.waiting.push(request)))
     }
 
     fn not_taken(&self, error: SubmitError) -> ClientError {
@@ -409,7 +386,7 @@ impl State {
     }
 
     /// Takes note of what happened; what is for the application to take stays until it takes it.
-    fn note_events(&mut self) {
+    fn note_events(&mut self, ended: &mut Vec<Ended>) {
         while let Some(event) = self.session.event_where(|event| match event {
             ClientEvent::ServerRequest { .. } => false,
             ClientEvent::Ended { request, .. } => self.waiting.contains(*request),
@@ -417,7 +394,8 @@ impl State {
         }) {
             match event {
                 ClientEvent::Ended { request, result } => {
-                    self.end_request(request, result.map_err(ClientError::from));
+                    let caller = self.waiting.remove(request);
+                    ended.extend(caller.map(|caller| (caller, result.map_err(ClientError::from))));
                 }
                 ClientEvent::Refused { reason } => self.refused = Some(reason),
                 ClientEvent::Opened { .. } => self.refused = None,
@@ -434,17 +412,52 @@ impl State {
     fn unread(&self) -> usize {
         self.session.events().filter(|event| is_server_request(event)).count()
     }
+}
 
-    fn end_request(&mut self, request: RequestId, answered: Answered) {
-        match self.waiting.remove(request) {
-            Some(Waiting::Listening(tell)) => {
-                tell.send(answered).ok();
-            }
-            Some(Waiting::Sent) => self.waiting.insert(request, Waiting::Ended(answered)),
-            // The first end is the one that counts.
-            Some(ended @ Waiting::Ended(_)) => self.waiting.insert(request, ended),
-            None => {}
+/// A half that is locked while messages for it are taken.
+pub(crate) struct Receiving<'a> {
+    half: &'a Half,
+    state: MutexGuard<'a, State>,
+    now: Duration,
+}
+
+impl Receiving<'_> {
+    pub(crate) fn created(&mut self, session: SessionId, ended: &mut Vec<Ended>) {
+        self.message(ServerMessage::Created { attempt: self.state.attempt, session }, ended);
+    }
+
+    pub(crate) fn refused(&mut self, reason: RefuseReason, ended: &mut Vec<Ended>) {
+        self.message(ServerMessage::Refused { attempt: self.state.attempt, reason }, ended);
+    }
+
+    /// Takes a message. Those who wait for what it ends are to be told by [`tell`].
+    pub(crate) fn message(&mut self, message: ServerMessage, ended: &mut Vec<Ended>) {
+        let Self { half, state, now } = self;
+        let answer = matches!(message, ServerMessage::Response { .. });
+        if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
+            return;
         }
+        state.known |= matches!(message, ServerMessage::Continued { .. });
+        state.busy |= matches!(message, ServerMessage::RequestError { error: RequestError::Busy, .. });
+        state.session.receive(*now, message);
+        state.note_events(ended);
+        let idle = state.session.pending().next().is_none();
+        state.busy &= !idle;
+        if state.watchers > 0 {
+            half.changed.notify_waiters();
+        }
+        // Most answers make nothing due.
+        if !answer || state.busy {
+            half.timers.notify_one();
+        }
+    }
+}
+
+/// Tells those who wait for what has ended.
+pub(crate) fn tell(ended: &mut Vec<Ended>) {
+    for (caller, answered) in ended.drain(..) {
+        // It may have given up.
+        caller.send(answered).ok();
     }
 }
 

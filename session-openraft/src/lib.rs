@@ -81,6 +81,7 @@ mod replica;
 mod service;
 #[doc(hidden)]
 pub mod store;
+mod tasks;
 mod types;
 
 pub use client::{NodeClient, Saving, ServerRequests, Stale};

@@ -10,6 +10,7 @@ use crate::proposals;
 use crate::replica::{Position, Replica, SnapshotState};
 use crate::service::{Service, random};
 use crate::store::{Disk, Store};
+use crate::tasks;
 use crate::types::{Applied, TypeConfig, first_index};
 use openraft::storage::RaftLogStorage;
 use openraft::{BasicNode, EntryPayload, LogIdOptionExt, Raft, RaftLogReader, ServerState, SnapshotPolicy};
@@ -259,7 +260,8 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
         reason.unwrap_or(Stopped::Shutdown)
     }
 
-    /// Looks at the wrapped machine as it is applied now. Entries wait while it looks.
+    /// Looks at the wrapped machine as it is applied now. Entries wait while it looks, so it must not wait for one: a
+    /// call made in `look` would never end.
     pub fn inspect<T>(&self, look: impl FnOnce(&SessionStateMachine<M>) -> T) -> T {
         look(&self.service.machine())
     }
@@ -369,9 +371,9 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
     };
     let config = Arc::new(config.validate().map_err(|error| stopped(&error))?);
     let last = log.get_log_state().await.map_err(|error| stopped(&error))?.last_log_id;
-    let raft =
-        Raft::new(ME, config, Alone, log.clone(), replica).await.map_err(|error| fatal(service, &error))?;
-    service.connect(raft.clone());
+    let (raft, tasks) = tasks::make(Raft::new(ME, config, Alone, log.clone(), replica)).await;
+    let raft = raft.map_err(|error| fatal(service, &error))?;
+    service.connect(raft.clone(), tasks);
     if last.is_none() {
         let voters = BTreeMap::from([(ME, BasicNode::default())]);
         raft.initialize(voters).await.map_err(|error| fatal(service, &error))?;
@@ -393,7 +395,6 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         _ = stopped_watch.wait_for(Option::is_some) => return Err(fatal(service, &Stopped::Shutdown)),
     }
     service.clock.lead_from(service.machine().time());
-    service.proposals.begin();
     tokio::spawn(proposals::keep(Arc::clone(service)));
     if service.machine().last_applied() == 0 {
         // A log that begins, or began and came no further: the first entry sets the limits and the seed.

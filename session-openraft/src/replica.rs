@@ -2,7 +2,7 @@
 
 use crate::error::Stopped;
 use crate::metrics;
-use crate::service::{Service, lock};
+use crate::service::{Out, Service, lock};
 use crate::store::{SnapshotStore, Synced};
 use crate::types::{Applied, TypeConfig};
 use openraft::storage::{RaftStateMachine, Snapshot};
@@ -44,7 +44,7 @@ pub(crate) struct Replica<M> {
     synced: Synced,
     /// The snapshot in place: there is one from the beginning.
     current: Arc<Mutex<Taken>>,
-    out: Vec<session_runtime::ServerAction>,
+    out: Out,
 }
 
 #[derive(Clone)]
@@ -71,7 +71,7 @@ impl<M: StateMachine + Send + Sync + 'static> Replica<M> {
         snapshot: session_runtime::Snapshot,
     ) -> Self {
         let current = Arc::new(Mutex::new(Taken { position: position.clone(), snapshot }));
-        Self { service, position, snapshots, synced, current, out: Vec::new() }
+        Self { service, position, snapshots, synced, current, out: Out::default() }
     }
 
     fn apply_one(&mut self, entry: Entry<TypeConfig>) -> Result<Applied, Stopped> {

@@ -5,15 +5,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{NodeError, Stopped};
 use crate::gate::Gate;
-use crate::half::Half;
+use crate::half::{Ended, Half, Receiving, tell};
 use crate::metrics;
 use crate::proposals::Proposals;
 use crate::replica::SnapshotState;
-use crate::types::{Applied, Proposal, TypeConfig, first_index};
+use crate::tasks::EngineTasks;
+use crate::types::{Applied, Proposal, Told, TypeConfig, first_index};
 use bytes::Bytes;
 use openraft::Raft;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, Fatal, RaftError};
-use openraft::raft::ClientWriteResponse;
 use session_runtime::admission::{Admit, is_never_valid};
 use session_runtime::client::{ClientMessage, ServerMessage};
 use session_runtime::{
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -42,17 +42,25 @@ pub(crate) struct Service<M> {
     /// Signs of life since the last entry that carried some.
     alive: Mutex<BTreeMap<SessionId, Alive>>,
     pub(crate) retries: Mutex<RetryDriver>,
-    raft: OnceLock<Raft<TypeConfig>>,
+    engine: OnceLock<Engine>,
     stopped: watch::Sender<Option<Stopped>>,
     /// Whether there is a reason in `stopped`. Asked for at every call, and looking there would cost a lock.
     is_stopped: AtomicBool,
     pub(crate) snapshots: watch::Sender<SnapshotState>,
 }
 
-/// A place in the log that was asked for, and what comes of it.
-pub(crate) type Written = tokio::sync::oneshot::Receiver<
-    Result<ClientWriteResponse<TypeConfig>, ClientWriteError<u64, openraft::BasicNode>>,
->;
+/// What comes of a place in the log, in buffers that are used again.
+#[derive(Default)]
+pub(crate) struct Out {
+    actions: Vec<ServerAction>,
+    ended: Vec<Ended>,
+}
+
+/// openraft, and the tasks that it was made of.
+struct Engine {
+    raft: Raft<TypeConfig>,
+    tasks: Weak<EngineTasks>,
+}
 
 impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     pub(crate) fn new(config: Config, machine: SessionStateMachine<M>, skips: BTreeSet<u64>) -> Self {
@@ -66,7 +74,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             clients: RwLock::default(),
             alive: Mutex::default(),
             retries: Mutex::new(RetryDriver::new(config.retry)),
-            raft: OnceLock::new(),
+            engine: OnceLock::new(),
             stopped: watch::channel(None).0,
             is_stopped: AtomicBool::new(false),
             snapshots: watch::channel(SnapshotState::default()).0,
@@ -84,8 +92,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     /// The engine, once it runs.
-    pub(crate) fn connect(&self, raft: Raft<TypeConfig>) {
-        self.raft.set(raft).ok();
+    pub(crate) fn connect(&self, raft: Raft<TypeConfig>, tasks: Weak<EngineTasks>) {
+        self.engine.set(Engine { raft, tasks }).ok();
     }
 
     pub(crate) fn raft(&self) -> Result<&Raft<TypeConfig>, NodeError> {
@@ -94,12 +102,18 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         {
             return Err(NodeError::Stopped(stopped));
         }
-        self.raft.get().ok_or(NodeError::NotLeader { leader: None })
+        let engine = self.engine.get().ok_or(NodeError::NotLeader { leader: None })?;
+        Ok(&engine.raft)
+    }
+
+    /// The engine's tasks, as long as it runs.
+    pub(crate) fn engine_tasks(&self) -> Option<Arc<EngineTasks>> {
+        self.engine.get()?.tasks.upgrade()
     }
 
     /// The engine, to be stopped.
     pub(crate) fn raft_to_stop(&self) -> Option<Raft<TypeConfig>> {
-        self.raft.get().cloned()
+        self.engine.get().map(|engine| engine.raft.clone())
     }
 
     // Stopping.
@@ -155,9 +169,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// Gives the engine a proposal.
     ///
-    /// openraft's future only hands the proposal over, and waits for nothing unless its task has ended. It is large, and
-    /// awaiting it would make every call's future as large.
-    pub(crate) fn give(&self, proposal: Proposal) -> Result<Written, NodeError> {
+    /// openraft's future only hands the proposal over, and waits for nothing unless its task has ended.
+    pub(crate) fn give(&self, proposal: Proposal) -> Result<Option<Told>, NodeError> {
         let asked = pin!(self.raft()?.client_write_ff(proposal));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(written) => written.map_err(|error| self.fatal(&error)),
@@ -167,15 +180,18 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// Appends an action and waits until it is applied.
     pub(crate) async fn write(&self, action: RaftAction) -> Result<Applied, NodeError> {
-        let written = self.propose(self.encode(action)?)?;
-        Err(match written.await {
-            Ok(Ok(response)) => return Ok(response.data),
-            Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
+        let told = match self.propose(self.encode(action)?)? {
+            Some(told) => told.await.ok(),
+            None => None,
+        };
+        Err(match told {
+            Some(Ok(response)) => return Ok(response.data),
+            Some(Err(ClientWriteError::ForwardToLeader(forward))) => {
                 NodeError::NotLeader { leader: forward.leader_node.map(|node| node.addr) }
             }
-            Ok(Err(error)) => NodeError::Refused(error.to_string()),
+            Some(Err(error)) => NodeError::Refused(error.to_string()),
             // The engine's task has ended, and says why elsewhere.
-            Err(_) => match self.stopped() {
+            None => match self.stopped() {
                 Some(stopped) => NodeError::Stopped(stopped),
                 None => self.fatal(&Fatal::Stopped),
             },
@@ -230,8 +246,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                     },
                 );
             }
-            ClientMessage::Request { session, request, lowest_pending, acked, payload } => {
-                let key = SessionKey::new(session, request, &payload);
+            ClientMessage::Request { session, request, lowest_pending, acked, ref payload } => {
+                let key = SessionKey::new(session, request, payload);
                 let answered = self.machine().answer_to(&key);
                 match self.gate.admit(&key, answered) {
                     Admit::Answered(result) => {
@@ -240,11 +256,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                         half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, result));
                     }
                     Admit::InFlight { .. } => {}
-                    Admit::Append => {
-                        let action =
-                            RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
-                        self.append_request(half, action)?;
-                    }
+                    Admit::Append => self.append_request(half, message)?,
                 }
             }
             // In one process a query needs no message.
@@ -270,19 +282,17 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     /// Appends a request, unless no version of the machine can make it valid: then it is answered here.
-    pub(crate) fn append_request(
-        &self,
-        half: &Half,
-        action: RaftAction,
-    ) -> Result<Option<Written>, NodeError> {
-        if let RaftAction::ClientRequest { session, request, payload, .. } = &action
-            && is_never_valid::<M>(payload)
-        {
-            let (session, request, error) = (*session, *request, RequestError::InvalidPayload);
+    pub(crate) fn append_request(&self, half: &Half, message: ClientMessage) -> Result<(), NodeError> {
+        let ClientMessage::Request { session, request, lowest_pending, acked, payload } = message else {
+            return Ok(());
+        };
+        if is_never_valid::<M>(&payload) {
+            let error = RequestError::InvalidPayload;
             metrics::action(&ServerAction::SendRequestError { session, request, error });
             half.receive(self.clock.elapsed(), ServerMessage::answer(session, request, Err(error)));
-            return Ok(None);
+            return Ok(());
         }
+        let action = RaftAction::ClientRequest { session, request, lowest_pending, acked, payload };
         self.share(self.encode(action)?)
     }
 
@@ -321,12 +331,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     // Out of the log.
 
     /// Applies the entries at a place of the log, and tells the clients connected here what comes of them.
-    pub(crate) fn apply(
-        &self,
-        place: u64,
-        proposal: &Proposal,
-        out: &mut Vec<ServerAction>,
-    ) -> Result<Applied, Stopped> {
+    pub(crate) fn apply(&self, place: u64, proposal: &Proposal, out: &mut Out) -> Result<Applied, Stopped> {
         let mut applied = Ok(());
         let ended = {
             let mut machine = self.machine.write().unwrap_or_else(PoisonError::into_inner);
@@ -334,7 +339,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             let mut started = Instant::now();
             for entry in proposal.entries() {
                 let index = first_index(machine.last_applied(), place);
-                applied = self.apply_entry(&mut machine, index, entry, out);
+                applied = self.apply_entry(&mut machine, index, entry, &mut out.actions);
                 if applied.is_err() {
                     break;
                 }
@@ -347,7 +352,6 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         };
         // Before anybody is told: whoever hears `Busy` may send again at once.
         self.gate.applied(place);
-        self.proposals.applied();
         // What ran before an entry that stops the node is answered.
         let told = self.deliver(self.clock.at(ended), out);
         applied.map(|()| told)
@@ -388,39 +392,45 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         }
     }
 
-    fn deliver(&self, now: Duration, out: &mut Vec<ServerAction>) -> Applied {
+    fn deliver(&self, now: Duration, out: &mut Out) -> Applied {
+        let Out { actions, ended } = out;
         let mut applied = Applied::Done;
         let mut closed = Vec::new();
         let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
-        for action in out.drain(..) {
+        // What comes in a row for one client is taken in a row.
+        let mut receiving: Option<(SessionId, Receiving<'_>)> = None;
+        for action in actions.drain(..) {
             metrics::action(&action);
             if let ServerAction::SessionClosed { session, .. }
             | ServerAction::SessionRefused { session, .. } = &action
             {
                 closed.push(*session);
             }
+            let Some(session) = action.session() else {
+                if let ServerAction::InternalResponse { result } = action {
+                    applied = Applied::Internal(result);
+                }
+                continue;
+            };
+            if receiving.as_ref().is_none_or(|(known, _)| *known != session) {
+                // Two are never locked at once.
+                drop(receiving.take());
+                receiving = clients.get(&session).map(|half| (session, half.receiving(now)));
+            }
+            let Some((_, receiving)) = &mut receiving else { continue };
             match action {
-                ServerAction::InternalResponse { result } => applied = Applied::Internal(result),
-                ServerAction::SessionCreated { session } => {
-                    if let Some(half) = clients.get(&session) {
-                        half.created(now, session);
-                    }
-                }
-                ServerAction::SessionRefused { session, reason } => {
-                    if let Some(half) = clients.get(&session) {
-                        half.refused(now, reason);
-                    }
-                }
+                ServerAction::SessionCreated { session } => receiving.created(session, ended),
+                ServerAction::SessionRefused { reason, .. } => receiving.refused(reason, ended),
                 action => {
-                    if let Some((session, message)) = ServerMessage::from_action(action)
-                        && let Some(half) = clients.get(&session)
-                    {
-                        half.receive(now, message);
+                    if let Some((_, message)) = ServerMessage::from_action(action) {
+                        receiving.message(message, ended);
                     }
                 }
             }
         }
+        drop(receiving);
         drop(clients);
+        tell(ended);
         for session in closed {
             self.forget(session);
         }

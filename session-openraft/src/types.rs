@@ -1,9 +1,12 @@
 //! What openraft is told about our log: kept here, and out of every signature a user needs.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use openraft::raft::ClientWriteResult;
+use openraft::raft::responder::Responder;
 use serde::{Deserialize, Serialize};
 use session_runtime::{RequestError, Response};
 use std::fmt;
+use tokio::sync::oneshot;
 
 openraft::declare_raft_types!(
     /// The types of a replicated session machine.
@@ -14,13 +17,19 @@ openraft::declare_raft_types!(
         Node = openraft::BasicNode,
         Entry = openraft::Entry<TypeConfig>,
         SnapshotData = session_runtime::Snapshot,
-        AsyncRuntime = openraft::TokioRuntime,
+        AsyncRuntime = crate::tasks::Tasks,
+        Responder = Tell,
 );
 
 /// What stands at one place of openraft's log: the bytes of a [`session_runtime::Entry`], or of several that came
 /// together and share the place.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proposal(Bytes);
+pub struct Proposal {
+    bytes: Bytes,
+    /// Whether somebody waits for what openraft says of it.
+    #[serde(skip)]
+    awaited: bool,
+}
 
 /// The first byte where there are several, each behind its length. The first byte of an entry is the version of its
 /// format, which is never this.
@@ -32,7 +41,7 @@ impl Proposal {
     /// Encoded entries that share a place, in this order.
     pub(crate) fn of(entries: &[Bytes]) -> Self {
         if let [entry] = entries {
-            return Self(entry.clone());
+            return entry.clone().into();
         }
         let length = entries.iter().map(|entry| LENGTH + entry.len()).sum::<usize>();
         let mut bytes = BytesMut::with_capacity(1 + length);
@@ -42,12 +51,17 @@ impl Proposal {
             bytes.put_u32_le(u32::try_from(entry.len()).unwrap_or(u32::MAX));
             bytes.put_slice(entry);
         }
-        Self(bytes.freeze())
+        bytes.freeze().into()
+    }
+
+    /// The same, for one who waits for what openraft says of it.
+    pub(crate) fn awaited(self) -> Self {
+        Self { awaited: true, ..self }
     }
 
     /// The encoded entries. What is cut short shows as an empty one, which is no entry.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &[u8]> {
-        let (mut several, mut rest) = match &*self.0 {
+        let (mut several, mut rest) = match &*self.bytes {
             [SEVERAL, rest @ ..] => (true, rest),
             one => (false, one),
         };
@@ -79,19 +93,43 @@ pub(crate) fn first_index(last_applied: u64, place: u64) -> u64 {
 
 impl fmt::Debug for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Proposal({} bytes)", self.0.len())
+        write!(f, "Proposal({} bytes)", self.bytes.len())
     }
 }
 
 impl From<Bytes> for Proposal {
     fn from(bytes: Bytes) -> Self {
-        Self(bytes)
+        Self { bytes, awaited: false }
     }
 }
 
 impl AsRef<[u8]> for Proposal {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+}
+
+/// What openraft says of a proposal, to one who waits for it.
+pub(crate) type Told = oneshot::Receiver<ClientWriteResult<TypeConfig>>;
+
+/// Tells whoever waits for a proposal. Clients do not: the machine tells them. openraft's own responder would warn of
+/// each of those.
+#[derive(Debug)]
+pub struct Tell(Option<oneshot::Sender<ClientWriteResult<TypeConfig>>>);
+
+impl Responder<TypeConfig> for Tell {
+    type Receiver = Option<Told>;
+
+    fn from_app_data(proposal: Proposal) -> (Proposal, Self, Option<Told>) {
+        let (tell, told) = proposal.awaited.then(oneshot::channel).unzip();
+        (proposal, Self(tell), told)
+    }
+
+    fn send(self, result: ClientWriteResult<TypeConfig>) {
+        if let Some(tell) = self.0 {
+            // It may have gone.
+            tell.send(result).ok();
+        }
     }
 }
 
@@ -132,8 +170,8 @@ mod tests {
     fn whatever_is_cut_off_is_no_entry() {
         let entries = entries(3);
         let whole = Proposal::of(&entries);
-        for length in 0..whole.0.len() {
-            let cut = Proposal::from(whole.0.slice(..length));
+        for length in 0..whole.bytes.len() {
+            let cut = Proposal::from(whole.bytes.slice(..length));
             let good = cut.entries().take_while(|entry| Entry::decode(entry).is_ok()).count();
             let found = cut.entries().count();
             // Where one entry ends and another begins nothing is missed, and the log's own checksum must tell.

@@ -1,0 +1,128 @@
+//! Who does the work of a call: its caller where it is alone, wherever that one runs; else the engine for all.
+
+mod support;
+
+use session_openraft::{Config, Node, NodeClient};
+use session_runtime::Command;
+use session_runtime::client::{Call, ClientError};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+use support::{Bank, BankCommand, dir};
+
+async fn open(config: Config) -> (Node<Bank>, Arc<NodeClient<Bank>>) {
+    let node = Node::<Bank>::open_with(config).await.unwrap();
+    let client = Arc::new(node.client().await.unwrap());
+    // What opening it left to do is done by then.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    (node, client)
+}
+
+async fn call(client: &NodeClient<Bank>) -> Result<(), ClientError> {
+    client.command(BankCommand::Audit.encode()).await.map(drop)
+}
+
+fn poll_once<T>(call: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    call.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn a_call_that_is_alone_is_done_by_its_caller() {
+    let (node, client) = open(Config::in_memory()).await;
+    // Nobody else has a turn: this test is on the only thread. Each is alone again when the one before has ended.
+    for _ in 0..10 {
+        assert_eq!(poll_once(pin!(call(&client))), Poll::Ready(Ok(())));
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_alone_waits_and_is_done_with_the_others() {
+    let dir = dir();
+    let (node, client) = open(Config::new(dir.path())).await;
+    let applied = || node.status().last_applied;
+    let before = applied();
+    // The first waits for the disk.
+    let mut calls: Vec<_> = (0..4).map(|_| Box::pin(call(&client))).collect();
+    for call in &mut calls {
+        assert_eq!(poll_once(call.as_mut()), Poll::Pending);
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(applied(), before + 4);
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_alone_lets_others_have_their_turn() {
+    let (node, client) = open(Config::in_memory()).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let caller = tokio::spawn({
+        let done = Arc::clone(&done);
+        async move {
+            while !done.load(Ordering::Relaxed) {
+                call(&client).await.unwrap();
+            }
+        }
+    });
+    // On the only thread there is.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    done.store(true, Ordering::Relaxed);
+    caller.await.unwrap();
+    node.shutdown().await;
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future in no runtime at all.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_may_be_in_any_runtime_or_in_none() {
+    const EACH: u64 = 500;
+    let dir = dir();
+    for config in [Config::in_memory(), Config::new(dir.path())] {
+        let config = Config { snapshot_every: 100, ..config };
+        let (node, client) = open(config).await;
+        let before = node.status().last_applied;
+        let calls = |client: Arc<NodeClient<Bank>>| async move {
+            for _ in 0..EACH {
+                call(&client).await.unwrap();
+            }
+        };
+        let here = tokio::spawn(calls(Arc::clone(&client)));
+        let nowhere = calls(Arc::clone(&client));
+        let nowhere = std::thread::spawn(move || block_on(nowhere));
+        let elsewhere = calls(Arc::clone(&client));
+        let elsewhere = std::thread::spawn(move || {
+            // Without its timers.
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(elsewhere);
+        });
+        here.await.unwrap();
+        tokio::task::spawn_blocking(move || (nowhere.join().unwrap(), elsewhere.join().unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(node.status().last_applied, before + 3 * EACH);
+        drop(client);
+        node.shutdown().await;
+    }
+}
