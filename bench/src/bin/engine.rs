@@ -241,13 +241,16 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-const ROUNDS: u32 = 7;
+/// A single caller's rounds are short, and threads that are woken make them differ.
+fn rounds(callers: usize) -> u32 {
+    if callers == 1 { 21 } else { 7 }
+}
 
 /// Prints both with so many callers. On a disk, returns for each round the seconds of a call of ours, with a client for
 /// each caller, and of an append to the store alone.
 async fn compare(name: &str, dir: Option<&Path>, callers: usize, calls: u32) -> Vec<(f64, f64)> {
     let (mut bare, mut each, mut one, mut alone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..rounds(callers) {
         let dir = dir.map(|dir| dir.join(format!("{callers}-{round}")));
         bare.push(of_bare(dir.as_deref(), callers, calls).await);
         each.push(of_ours(dir.as_deref(), callers, callers, calls).await);
