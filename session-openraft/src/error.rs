@@ -28,7 +28,9 @@ pub enum Stopped {
         /// What is wrong with it.
         problem: EntryError,
     },
-    /// The disk, or openraft itself.
+    /// The directory can no longer be written.
+    Store(StoreError),
+    /// openraft itself, in its words.
     Storage(String),
 }
 
@@ -50,6 +52,7 @@ impl fmt::Display for Stopped {
                 "the node stopped before log entry {index}, which cannot be read: {problem}; restore the directory \
                  from a copy"
             ),
+            Self::Store(error) => write!(f, "the node stopped: {error}; then open it again"),
             Self::Storage(problem) => {
                 write!(f, "the node stopped: {problem}; mend the cause and open the node again")
             }
@@ -57,7 +60,15 @@ impl fmt::Display for Stopped {
     }
 }
 
-impl std::error::Error for Stopped {}
+impl std::error::Error for Stopped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Entry { problem, .. } => Some(problem),
+            Self::Store(error) => Some(error),
+            Self::Shutdown | Self::Halted(_) | Self::NeedsBuild { .. } | Self::Storage(_) => None,
+        }
+    }
+}
 
 /// Why a node could not be opened. Nothing was changed.
 #[derive(Debug)]
@@ -121,6 +132,15 @@ impl std::error::Error for OpenError {
             Self::Machine { problem, .. } => Some(problem),
             Self::SkipTooLate { .. } | Self::SkipTooEarly { .. } => None,
             Self::Stopped(stopped) => Some(stopped),
+        }
+    }
+}
+
+impl From<Stopped> for OpenError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Store(error) => Self::Store(error),
+            stopped => Self::Stopped(stopped),
         }
     }
 }

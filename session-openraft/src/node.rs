@@ -134,6 +134,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let directory = store.snapshots.directory();
         let gate = Arc::clone(&service.gate);
         let (log, synced) = store.log.on_append(Arc::new(move |entry| gate.appended(entry))).for_one_voter();
+        service.watch_log(synced.clone());
         let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
         start(&service, log, replica).await.inspect_err(|_| service.stop(&Stopped::Shutdown))?;
         Ok(Self { service, directory, runtime: tokio::runtime::Handle::current() })
@@ -416,5 +417,5 @@ fn fatal<M: StateMachine + Send + Sync + 'static>(
     service: &Service<M>,
     problem: &impl ToString,
 ) -> OpenError {
-    OpenError::Stopped(service.stopped().unwrap_or_else(|| Stopped::Storage(problem.to_string())))
+    service.reason(problem).into()
 }

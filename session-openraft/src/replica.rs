@@ -108,7 +108,7 @@ impl<M: StateMachine + Send + Sync + 'static> RaftStateMachine<TypeConfig> for R
         if let Some(last) = entries.last() {
             // Nothing is applied, and so nothing answered, that a power cut could take back.
             self.synced.reached(last.log_id.index).await.map_err(|error| {
-                self.service.stop(&Stopped::Storage(error.to_string()));
+                self.service.stop(&Stopped::Store(error.clone()));
                 Failure::from(StorageIOError::write_logs(AnyError::new(&error)))
             })?;
         }

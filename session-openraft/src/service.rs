@@ -9,6 +9,7 @@ use crate::half::{Ended, Half, Receiving, tell};
 use crate::metrics;
 use crate::proposals::Proposals;
 use crate::replica::SnapshotState;
+use crate::store::Synced;
 use crate::tasks::EngineTasks;
 use crate::types::{Applied, Proposal, Told, TypeConfig, first_index};
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub(crate) struct Service<M> {
     alive: Mutex<BTreeMap<SessionId, Alive>>,
     pub(crate) retries: Mutex<RetryDriver>,
     engine: OnceLock<Engine>,
+    /// How the log fares.
+    log: OnceLock<Synced>,
     stopped: watch::Sender<Option<Stopped>>,
     /// Whether there is a reason in `stopped`. Asked for at every call, and looking there would cost a lock.
     is_stopped: AtomicBool,
@@ -75,6 +78,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             alive: Mutex::default(),
             retries: Mutex::new(RetryDriver::new(config.retry)),
             engine: OnceLock::new(),
+            log: OnceLock::new(),
             stopped: watch::channel(None).0,
             is_stopped: AtomicBool::new(false),
             snapshots: watch::channel(SnapshotState::default()).0,
@@ -149,9 +153,19 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         }
     }
 
-    /// What openraft says is the end of it; our own reason, if we have one, says more.
+    /// Where to look for a reason when openraft stops.
+    pub(crate) fn watch_log(&self, log: Synced) {
+        self.log.set(log).ok();
+    }
+
+    /// Why the node stops if openraft says that it does; our own reason, if we have one, says more.
+    pub(crate) fn reason(&self, problem: &impl ToString) -> Stopped {
+        let failed = || self.log.get().and_then(Synced::failed).map(Stopped::Store);
+        self.stopped().or_else(failed).unwrap_or_else(|| Stopped::Storage(problem.to_string()))
+    }
+
     fn fatal(&self, error: &Fatal<u64>) -> NodeError {
-        self.stop(&Stopped::Storage(error.to_string()));
+        self.stop(&self.reason(error));
         NodeError::Stopped(self.stopped().unwrap_or(Stopped::Shutdown))
     }
 

@@ -8,12 +8,13 @@ mod disk;
 mod ledger;
 
 use crate::store::{self, Disk};
-use crate::{Node, NodeClient};
+use crate::{Node, NodeClient, OpenError, Stopped, StoreError};
 use disk::{Fault, Survives, TestDisk};
 use ledger::{Ledger, LedgerClient};
 use session_runtime::codec;
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -170,4 +171,47 @@ fn a_power_cut_at_any_step_takes_no_answer_back() {
     let steps = steps.into_inner();
     println!("{steps} steps");
     assert!(steps > 150, "only {steps} steps: the node writes less than it should");
+}
+
+/// The disk is full at a step. False if the run ended before it.
+fn full_at(step: u64) -> bool {
+    let disk = TestDisk::new();
+    disk.fault(step, Fault::Fails(ErrorKind::StorageFull));
+    let run = async {
+        let node = match open(&disk).await {
+            Ok(node) => node,
+            Err(error) => {
+                let error = error.downcast::<OpenError>()?;
+                assert!(matches!(*error, OpenError::Store(StoreError::Full { .. })), "step {step}: {error}");
+                return Ok(());
+            }
+        };
+        let calls = async {
+            let client = node.client().await?;
+            for number in 1..=3 {
+                Known::default().enter(&client, AFTERWARDS, number).await?;
+                node.snapshot().await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        if let Err(error) = calls.await {
+            assert!(error.to_string().contains("the disk is full"), "step {step}: {error}");
+            let stopped = node.status().stopped;
+            let full = matches!(stopped, None | Some(Stopped::Store(StoreError::Full { .. })));
+            assert!(full, "step {step}: {stopped:?}");
+        }
+        node.shutdown().await;
+        Ok(())
+    };
+    block_on(run).unwrap_or_else(|error| panic!("step {step}: {error}"));
+    disk.had_fault()
+}
+
+#[test]
+fn a_full_disk_at_any_step_is_said_to_everybody() {
+    let mut steps = 0;
+    while full_at(steps) {
+        steps += 1;
+    }
+    assert!(steps > 50, "only {steps} steps: the node writes less than it should");
 }

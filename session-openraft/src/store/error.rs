@@ -128,6 +128,10 @@ impl StoreError {
             redb::Error::UpgradeRequired(version) => Self::UnknownFormat { path, version: version.into() },
             redb::Error::DatabaseAlreadyOpen => Self::Locked { path },
             redb::Error::Corrupted(problem) => Self::DamagedLog { path, problem },
+            // It writes nothing after a failure, and the file is as it was.
+            error @ (redb::Error::PreviousIo | redb::Error::LockPoisoned(_)) => {
+                Self::Io { path, kind: io::ErrorKind::Other, message: error.to_string() }
+            }
             error => Self::DamagedLog { path, problem: error.to_string() },
         }
     }
@@ -149,11 +153,9 @@ impl fmt::Display for StoreError {
                 "{} may not be read or written by this process; give its user the right to",
                 path.display()
             ),
-            Self::Full { path } => write!(
-                f,
-                "the disk is full: {} cannot grow; free some space and start the node again",
-                path.display()
-            ),
+            Self::Full { path } => {
+                write!(f, "the disk is full: {} cannot grow; free some space", path.display())
+            }
             Self::MissingLog { path } => write!(
                 f,
                 "{} is missing, and the other files of its directory are not; put it back from a backup of the whole \

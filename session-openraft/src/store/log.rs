@@ -263,6 +263,11 @@ fn stopped(database: &Database) -> StoreError {
 pub struct Synced(Option<watch::Receiver<Progress>>);
 
 impl Synced {
+    /// Why nothing more will be durable, if so.
+    pub(crate) fn failed(&self) -> Option<StoreError> {
+        self.0.as_ref()?.borrow().failed.clone()
+    }
+
     /// Returns when the entry at `index` is durable, or why it will not be.
     pub async fn reached(&mut self, index: u64) -> Result<(), StoreError> {
         let Some(progress) = &mut self.0 else { return Ok(()) };

@@ -139,9 +139,10 @@ fn run<C: LogTypes>(queue: &Queue<C>, database: &Database, progress: &watch::Sen
         let jobs = std::mem::take(&mut waiting.jobs);
         // Taken in one step with the jobs, so that what is said to be committed is always written, too.
         let committed = waiting.committed.take();
-        let last = waiting.closed;
+        let (last, failed) = (waiting.closed, waiting.failed.is_some());
         drop(waiting);
-        if !jobs.is_empty() || committed.is_some() {
+        // What a disk did with a failed write is not guessed: nothing is written after it.
+        if !failed && (!jobs.is_empty() || committed.is_some()) {
             write(queue, database, progress, jobs, committed);
         }
         if last {
@@ -166,12 +167,13 @@ fn write<C: LogTypes>(
         }),
         Err(error) => {
             tracing::error!(%error, "the log cannot be written any more; the node stops");
+            // First the reason, then the consequences: whoever meets these looks for it.
+            progress.send_modify(|progress| progress.failed = Some(error.clone()));
             // Refused from here on, so that nobody waits for what will not come.
             let mut waiting = queue.lock();
             waiting.failed = Some(error.clone());
             let rest = std::mem::take(&mut waiting.jobs);
             drop(waiting);
-            progress.send_modify(|progress| progress.failed = Some(error.clone()));
             for job in rest {
                 job.done.tell(&result);
             }
