@@ -61,7 +61,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     }
 
     /// The next request of the machine to this client, each once and in order; to a client that was resumed, those
-    /// that were taken since its bytes were stored come again. `None` once the session is over.
+    /// that were taken since its bytes were stored come again. `None` once the session is over or the node has stopped.
     pub async fn server_request(&self) -> Option<(ServerRequestId, M::ServerRequest)>
     where
         M::ServerRequest: Wire,
@@ -106,8 +106,8 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
         self.half.saved(self.service.clock.elapsed());
     }
 
-    /// What became of a command that was under way when the bytes were stored from which this client was resumed;
-    /// `None` when there is no other.
+    /// What became of a command that was under way when the bytes were stored from which this client was resumed: an
+    /// error if the node stopped before it was known. `None` when there is no other.
     pub async fn recovered(&self) -> Option<(RequestId, Result<Response, ClientError>)> {
         self.half.recovered().await
     }
@@ -164,6 +164,7 @@ impl<M: StateMachine + Send + Sync + 'static> Call for NodeClient<M> {
 
     async fn query(&self, payload: Bytes) -> Result<Bytes, ClientError> {
         self.half.reject_unless_running()?;
+        let _under_way = self.service.proposals.call();
         self.service.read_index().await.map_err(|error| ClientError::Query(error.to_string()))?;
         self.read(&payload)
     }

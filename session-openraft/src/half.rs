@@ -9,7 +9,7 @@ use session_runtime::client::{
 use session_runtime::{
     CloseReason, EncodeError, RefuseReason, RequestError, RequestId, Response, ServerRequestId, SessionId,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -38,6 +38,8 @@ pub(crate) struct Half {
     storing: tokio::sync::Mutex<()>,
     /// Wakes the task that keeps the timers.
     pub(crate) timers: Notify,
+    /// How long an answer is waited for.
+    resend_after: Duration,
     /// Something changed that a waiting caller may want to know.
     changed: Notify,
 }
@@ -52,6 +54,10 @@ struct State {
     refused: Option<RefuseReason>,
     /// Some requests are to be sent again when another was answered.
     busy: bool,
+    /// When the task that keeps the timers wakes by itself.
+    wake: Duration,
+    /// What was under way in the client that this one was restored from, the lowest last.
+    recovering: Vec<RequestId>,
     /// The node knows this client: it does once it created the session, or was told to go on with it.
     known: bool,
     end: Option<End>,
@@ -92,17 +98,20 @@ enum End {
 
 impl Half {
     pub(crate) fn open(config: ClientConfig, now: Duration) -> Self {
-        Self::new(ClientSession::open(config, now), false)
+        let resend_after = config.resend_after;
+        Self::new(ClientSession::open(config, now), resend_after, false)
     }
 
     /// A half that goes on with the session of saved bytes.
     pub(crate) fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, ClientError> {
+        let resend_after = config.resend_after;
         let session = ClientSession::restore(bytes, config, now)
             .map_err(|error| ClientError::Storage(format!("they are not a saved client's: {error}")))?;
-        Ok(Self::new(session, true))
+        Ok(Self::new(session, resend_after, true))
     }
 
-    fn new(session: ClientSession, saved: bool) -> Self {
+    fn new(session: ClientSession, resend_after: Duration, saved: bool) -> Self {
+        let recovering: Vec<_> = session.pending().collect();
         let state = State {
             session,
             attempt: 0,
@@ -110,6 +119,8 @@ impl Half {
             watchers: 0,
             refused: None,
             busy: false,
+            wake: Duration::MAX,
+            recovering: recovering.into_iter().rev().collect(),
             known: !saved,
             end: None,
             saved,
@@ -118,6 +129,7 @@ impl Half {
             state: Mutex::new(state),
             storing: tokio::sync::Mutex::default(),
             timers: Notify::new(),
+            resend_after,
             changed: Notify::new(),
         }
     }
@@ -170,7 +182,22 @@ impl Half {
 
     /// Takes a command; `None` if too many are under way.
     pub(crate) fn try_submit(&self, now: Duration, payload: &Bytes) -> Option<Result<Taken, ClientError>> {
-        lock(&self.state).take(now, payload)
+        self.take(&mut lock(&self.state), now, payload)
+    }
+
+    fn take(&self, state: &mut State, now: Duration, payload: &Bytes) -> Option<Result<Taken, ClientError>> {
+        let taken = state.take(now, payload);
+        self.wake_in_time(state, now);
+        taken
+    }
+
+    /// Something was sent: should its answer not come, the timers have to be awake by then.
+    fn wake_in_time(&self, state: &mut State, now: Duration) {
+        let due = now.saturating_add(self.resend_after);
+        if due < state.wake {
+            state.wake = due;
+            self.timers.notify_one();
+        }
     }
 
     /// As [`try_submit`](Self::try_submit), but waits while too many are under way.
@@ -179,7 +206,7 @@ impl Half {
         now: impl Fn() -> Duration,
         payload: &Bytes,
     ) -> Result<Taken, ClientError> {
-        self.until(|state| state.take(now(), payload)).await
+        self.until(|state| self.take(state, now(), payload)).await
     }
 
     /// As [`submit`](Self::submit), with the client's bytes stored before anything is sent.
@@ -211,7 +238,10 @@ impl Half {
         stored?;
         giving_up.has_ended();
         self.saved(now());
-        Ok(Taken { request, message: lock(&self.state).session.send(now(), request), answer })
+        let (mut state, now) = (lock(&self.state), now());
+        let message = state.session.send(now, request);
+        self.wake_in_time(&mut state, now);
+        Ok(Taken { request, message, answer })
     }
 
     /// Takes a command that is not to be sent before the bytes given with it are stored.
@@ -258,21 +288,33 @@ impl Half {
             }
             messages.push(message);
         }
-        (messages, state.session.next_wake())
+        let wake = state.session.next_wake();
+        state.wake = wake.unwrap_or(Duration::MAX);
+        (messages, wake)
     }
 
     // From the machine.
 
     /// Takes messages, one after the other, with this half locked.
     pub(crate) fn receiving(&self, now: Duration) -> Receiving<'_> {
-        Receiving { half: self, state: lock(&self.state), now }
+        Receiving { half: self, state: lock(&self.state), now, changed: false }
     }
 
     /// Takes a single message.
     pub(crate) fn receive(&self, now: Duration, message: ServerMessage) {
         let mut ended = Vec::new();
-        self.receiving(now).message(message, &mut ended);
+        let mut receiving = self.receiving(now);
+        receiving.message(message, &mut ended);
+        let changed = receiving.end();
         tell(&mut ended);
+        if changed {
+            self.has_changed();
+        }
+    }
+
+    /// Those who wait for a change look again.
+    pub(crate) fn has_changed(&self) {
+        self.changed.notify_waiters();
     }
 
     /// The node stopped: nobody waits any longer.
@@ -303,6 +345,12 @@ impl Half {
         self.until(|state| {
             if let Some(ClientEvent::Ended { request, result }) = state.session.event_where(is_end) {
                 return Some(Some((request, result.map_err(ClientError::from))));
+            }
+            if let Some(end @ End::Stopped(_)) = &state.end {
+                let error = end.under_way();
+                let pending: BTreeSet<_> = state.session.pending().collect();
+                state.recovering.retain(|request| pending.contains(request));
+                return Some(state.recovering.pop().map(|request| (request, Err(error))));
             }
             let mut others = state.session.pending().filter(|request| !state.waiting.contains(*request));
             (others.next().is_none() || state.end.is_some()).then_some(None)
@@ -419,9 +467,15 @@ pub(crate) struct Receiving<'a> {
     half: &'a Half,
     state: MutexGuard<'a, State>,
     now: Duration,
+    changed: bool,
 }
 
 impl Receiving<'_> {
+    /// Unlocks it. If somebody waits for what changed, [`Half::has_changed`] is to be called when nothing is locked.
+    pub(crate) fn end(self) -> bool {
+        self.changed
+    }
+
     pub(crate) fn created(&mut self, session: SessionId, ended: &mut Vec<Ended>) {
         self.message(ServerMessage::Created { attempt: self.state.attempt, session }, ended);
     }
@@ -432,7 +486,7 @@ impl Receiving<'_> {
 
     /// Takes a message. Those who wait for what it ends are to be told by [`tell`].
     pub(crate) fn message(&mut self, message: ServerMessage, ended: &mut Vec<Ended>) {
-        let Self { half, state, now } = self;
+        let Self { half, state, now, changed } = self;
         let answer = matches!(message, ServerMessage::Response { .. });
         if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
             return;
@@ -443,9 +497,7 @@ impl Receiving<'_> {
         state.note_events(ended);
         let idle = state.session.pending().next().is_none();
         state.busy &= !idle;
-        if state.watchers > 0 {
-            half.changed.notify_waiters();
-        }
+        *changed |= state.watchers > 0;
         // Most answers make nothing due.
         if !answer || state.busy {
             half.timers.notify_one();
@@ -519,5 +571,37 @@ impl Drop for Watching<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.watchers = state.watchers.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session_runtime::client::Execution;
+
+    #[tokio::test]
+    async fn what_was_under_way_in_a_stored_client_is_unknown_if_the_node_stops_first() {
+        let (now, config) = (Duration::ZERO, ClientConfig::default());
+        let mut client = ClientSession::open(config.clone(), now);
+        let Some(ClientMessage::Create { attempt, .. }) = client.poll(now) else {
+            panic!("it opens a session")
+        };
+        client.receive(now, ServerMessage::Created { attempt, session: SessionId(7) });
+        for _ in 0..2 {
+            client.submit(now, Bytes::from_static(b"payload")).unwrap();
+        }
+        let half = Half::restore(&client.save(10).unwrap().unwrap(), config, now).unwrap();
+        // Its own calls are told themselves.
+        half.saved(now);
+        assert!(half.save(10).unwrap().is_some());
+        half.saved(now);
+        let own = half.try_submit(now, &Bytes::from_static(b"payload")).unwrap().unwrap();
+        half.fail(&Stopped::Shutdown);
+        assert_eq!(own.answer.await.unwrap().unwrap_err().execution(), Execution::Unknown);
+        for request in 1..=2 {
+            let (recovered, ended) = half.recovered().await.unwrap();
+            assert_eq!((recovered, ended.unwrap_err().execution()), (RequestId(request), Execution::Unknown));
+        }
+        assert_eq!(half.recovered().await, None);
     }
 }

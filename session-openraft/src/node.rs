@@ -9,7 +9,7 @@ use crate::network::Alone;
 use crate::proposals;
 use crate::replica::{Position, Replica, SnapshotState};
 use crate::service::{Service, random};
-use crate::store::{Disk, Store};
+use crate::store::{Disk, LogStore, Store};
 use crate::tasks;
 use crate::types::{Applied, TypeConfig, first_index};
 use openraft::storage::RaftLogStorage;
@@ -127,7 +127,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let (machine, snapshot) = restore::<M>(&config, &store)?;
         store.belongs_to(M::SCHEMA.name).await?;
         let position = Position::of(&snapshot).map_err(|error| stopped(&error))?;
-        let skips = take_skips(&config, &mut store, &snapshot, &position).await?;
+        let skips = check_skips(&config, &mut store, &snapshot, &position).await?;
         let service = Arc::new(Service::new(config, machine, skips));
         service.snapshots.send_modify(|state| state.index = snapshot.meta().index);
 
@@ -136,8 +136,13 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let (log, synced) = store.log.on_append(Arc::new(move |entry| gate.appended(entry))).for_one_voter();
         service.watch_log(synced.clone());
         let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
-        start(&service, log, replica).await.inspect_err(|_| service.stop(&Stopped::Shutdown))?;
-        Ok(Self { service, directory, runtime: tokio::runtime::Handle::current() })
+        // Whoever gives up from here on drops it, which shuts it down.
+        let node = Self { service, directory, runtime: tokio::runtime::Handle::current() };
+        if let Err(error) = begin(&node.service, log, replica).await {
+            node.shutdown().await;
+            return Err(error);
+        }
+        Ok(node)
     }
 }
 
@@ -261,20 +266,17 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
         reason.unwrap_or(Stopped::Shutdown)
     }
 
-    /// Looks at the wrapped machine as it is applied now. Entries wait while it looks, so it must not wait for one: a
-    /// call made in `look` would never end.
+    /// Looks at the wrapped machine as it is applied now. Entries wait while it looks, and so may the thread of a caller,
+    /// so it must not wait for either: a call made in `look` would never end.
     pub fn inspect<T>(&self, look: impl FnOnce(&SessionStateMachine<M>) -> T) -> T {
         look(&self.service.machine())
     }
 
-    /// Stops the node. What was answered is on disk; calls under way end with an error. When this returns, the
-    /// directory can be opened again.
+    /// Stops the node. What was answered is on disk; calls under way end with an error. Clients that were not stored
+    /// lose their sessions, because nobody can go on with them. When this returns, the directory can be opened again.
     pub async fn shutdown(self) {
         shut_down(&self.service).await;
-        // openraft says that it has stopped before its last tasks have let go of the store.
-        while self.directory.as_ref().is_some_and(|directory| directory.strong_count() > 0) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        released(self.directory.as_ref()).await;
     }
 }
 
@@ -287,8 +289,17 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
     }
 }
 
+/// Waits until the directory can be opened again: openraft says that it has stopped before its last tasks have let go of
+/// the store.
+async fn released(directory: Option<&Weak<dyn Disk>>) {
+    while directory.is_some_and(|directory| directory.strong_count() > 0) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 async fn shut_down<M: StateMachine + Send + Sync + 'static>(service: &Service<M>) {
     let raft = service.raft_to_stop();
+    service.close_sessions().await;
     service.stop(&Stopped::Shutdown);
     if let Some(raft) = raft {
         raft.shutdown().await.ok();
@@ -316,7 +327,7 @@ fn restore<M: StateMachine + Default>(
 }
 
 /// The entries to skip: those of earlier starts and those asked for now, each of which must be in the log.
-async fn take_skips(
+async fn check_skips(
     config: &Config,
     store: &mut Store<TypeConfig>,
     snapshot: &Snapshot,
@@ -333,9 +344,10 @@ async fn take_skips(
                 return Err(OpenError::SkipTooEarly { index, last });
             }
         }
-        store.log.add_skips(config.skip.iter().copied()).await?;
     }
-    Ok(store.log.skips())
+    let mut skips = store.log.skips();
+    skips.extend(&config.skip);
+    Ok(skips)
 }
 
 /// The index that the machine gives the last entry of the log.
@@ -354,10 +366,21 @@ async fn last_index(
     }))
 }
 
+/// Starts the engine, and keeps what is skipped once that has helped. Nobody was answered before.
+async fn begin<M: StateMachine + Send + Sync + 'static>(
+    service: &Arc<Service<M>>,
+    log: LogStore<TypeConfig>,
+    replica: Replica<M>,
+) -> Result<(), OpenError> {
+    start(service, log.clone(), replica).await?;
+    let skip = &service.config.skip;
+    if skip.is_empty() { Ok(()) } else { Ok(log.add_skips(skip.iter().copied()).await?) }
+}
+
 /// Starts openraft, and waits until this node leads and has applied its log.
 async fn start<M: StateMachine + Send + Sync + 'static>(
     service: &Arc<Service<M>>,
-    mut log: crate::store::LogStore<TypeConfig>,
+    mut log: LogStore<TypeConfig>,
     replica: Replica<M>,
 ) -> Result<(), OpenError> {
     let config = openraft::Config {

@@ -4,6 +4,7 @@ use crate::error::Stopped;
 use crate::metrics;
 use crate::service::{Out, Service, lock};
 use crate::store::{SnapshotStore, Synced};
+use crate::tasks;
 use crate::types::{Applied, TypeConfig};
 use openraft::storage::{RaftStateMachine, Snapshot};
 use openraft::{
@@ -103,6 +104,7 @@ impl<M: StateMachine + Send + Sync + 'static> RaftStateMachine<TypeConfig> for R
         I: IntoIterator<Item = Entry<TypeConfig>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        tasks::turn().await;
         let entries: Vec<_> = entries.into_iter().collect();
         let mut results = Vec::with_capacity(entries.len());
         if let Some(last) = entries.last() {

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{NodeError, Stopped};
 use crate::gate::Gate;
-use crate::half::{Ended, Half, Receiving, tell};
+use crate::half::{Ended, Half, tell};
 use crate::metrics;
 use crate::proposals::Proposals;
 use crate::replica::SnapshotState;
@@ -22,12 +22,15 @@ use session_runtime::{
     SessionId, SessionKey, SessionStateMachine, StateMachine,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher};
+use std::iter;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// Everything of a node that its tasks and clients share.
@@ -63,6 +66,8 @@ pub(crate) struct Out {
 struct Engine {
     raft: Raft<TypeConfig>,
     tasks: Weak<EngineTasks>,
+    /// Where it runs.
+    runtime: Handle,
 }
 
 impl<M: StateMachine + Send + Sync + 'static> Service<M> {
@@ -97,7 +102,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// The engine, once it runs.
     pub(crate) fn connect(&self, raft: Raft<TypeConfig>, tasks: Weak<EngineTasks>) {
-        self.engine.set(Engine { raft, tasks }).ok();
+        self.engine.set(Engine { raft, tasks, runtime: Handle::current() }).ok();
     }
 
     pub(crate) fn raft(&self) -> Result<&Raft<TypeConfig>, NodeError> {
@@ -106,8 +111,11 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         {
             return Err(NodeError::Stopped(stopped));
         }
-        let engine = self.engine.get().ok_or(NodeError::NotLeader { leader: None })?;
-        Ok(&engine.raft)
+        Ok(&self.engine()?.raft)
+    }
+
+    fn engine(&self) -> Result<&Engine, NodeError> {
+        self.engine.get().ok_or(NodeError::NotLeader { leader: None })
     }
 
     /// The engine's tasks, as long as it runs.
@@ -214,7 +222,14 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// Makes sure that the applied state holds all that was answered before now, anywhere.
     pub(crate) async fn read_index(&self) -> Result<(), NodeError> {
-        match self.raft()?.ensure_linearizable().await {
+        let mut read = pin!(self.raft()?.ensure_linearizable());
+        let runtime = &self.engine()?.runtime;
+        // It may set a timer, and whoever asks need not be in a runtime.
+        let read = poll_fn(|cx| {
+            let _inside = runtime.enter();
+            read.as_mut().poll(cx)
+        });
+        match read.await {
             Ok(_) => Ok(()),
             Err(RaftError::Fatal(error)) => Err(self.fatal(&error)),
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
@@ -322,6 +337,21 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         std::mem::take(&mut *lock(&self.alive)).into_values().collect()
     }
 
+    /// Closes the sessions of the clients here that were not stored: nobody can go on with them.
+    pub(crate) async fn close_sessions(&self) {
+        let sessions: Vec<_> = {
+            let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+            let lost = clients.iter().filter(|(_, half)| !half.is_saved());
+            lost.map(|(session, _)| *session).collect()
+        };
+        let close = |session| self.propose(self.encode(RaftAction::SessionExpired { session })?);
+        let closing: Vec<_> = sessions.into_iter().map(close).collect();
+        for told in closing.into_iter().flatten().flatten() {
+            // Whatever stops the engine stops this.
+            told.await.ok();
+        }
+    }
+
     fn register(&self, session: SessionId, half: &Arc<Half>) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         // One that was given up meanwhile must not take the place of another that goes on with the session.
@@ -407,48 +437,63 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     fn deliver(&self, now: Duration, out: &mut Out) -> Applied {
-        let Out { actions, ended } = out;
+        for action in &out.actions {
+            metrics::action(action);
+        }
         let mut applied = Applied::Done;
         let mut closed = Vec::new();
-        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
-        // What comes in a row for one client is taken in a row.
-        let mut receiving: Option<(SessionId, Receiving<'_>)> = None;
-        for action in actions.drain(..) {
-            metrics::action(&action);
-            if let ServerAction::SessionClosed { session, .. }
-            | ServerAction::SessionRefused { session, .. } = &action
-            {
+        let changed = self.hand_over(now, out, |action| match action {
+            ServerAction::InternalResponse { result } => applied = Applied::Internal(result.clone()),
+            ServerAction::SessionClosed { session, .. } | ServerAction::SessionRefused { session, .. } => {
                 closed.push(*session);
             }
-            let Some(session) = action.session() else {
-                if let ServerAction::InternalResponse { result } = action {
-                    applied = Applied::Internal(result);
-                }
-                continue;
-            };
-            if receiving.as_ref().is_none_or(|(known, _)| *known != session) {
-                // Two are never locked at once.
-                drop(receiving.take());
-                receiving = clients.get(&session).map(|half| (session, half.receiving(now)));
-            }
-            let Some((_, receiving)) = &mut receiving else { continue };
-            match action {
-                ServerAction::SessionCreated { session } => receiving.created(session, ended),
-                ServerAction::SessionRefused { reason, .. } => receiving.refused(reason, ended),
-                action => {
-                    if let Some((_, message)) = ServerMessage::from_action(action) {
-                        receiving.message(message, ended);
-                    }
-                }
-            }
+            _ => {}
+        });
+        // Nothing is locked here: whoever is woken may do anything.
+        tell(&mut out.ended);
+        for half in changed {
+            half.has_changed();
         }
-        drop(receiving);
-        drop(clients);
-        tell(ended);
         for session in closed {
             self.forget(session);
         }
         applied
+    }
+
+    /// Hands the actions to the clients that are here, and gives those of whom somebody waits for a change.
+    fn hand_over(
+        &self,
+        now: Duration,
+        Out { actions, ended }: &mut Out,
+        mut note: impl FnMut(&ServerAction),
+    ) -> Vec<Arc<Half>> {
+        let mut changed = Vec::new();
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let mut actions = actions.drain(..).inspect(|action| note(action)).peekable();
+        while let Some(session) = actions.peek().map(ServerAction::session) {
+            // What comes in a row for one client is taken in a row.
+            let mut of_one = iter::from_fn(|| actions.next_if(|action| action.session() == session));
+            let Some(half) = session.and_then(|session| clients.get(&session)) else {
+                of_one.by_ref().for_each(drop);
+                continue;
+            };
+            let mut receiving = half.receiving(now);
+            for action in of_one {
+                match action {
+                    ServerAction::SessionCreated { session } => receiving.created(session, ended),
+                    ServerAction::SessionRefused { reason, .. } => receiving.refused(reason, ended),
+                    action => {
+                        if let Some((_, message)) = ServerMessage::from_action(action) {
+                            receiving.message(message, ended);
+                        }
+                    }
+                }
+            }
+            if receiving.end() {
+                changed.push(Arc::clone(half));
+            }
+        }
+        changed
     }
 }
 

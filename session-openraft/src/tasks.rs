@@ -2,6 +2,7 @@
 
 use crate::service::lock;
 use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::unconstrained;
+use tokio::task::{try_id, unconstrained};
 
 /// The tasks that an engine was made of.
 ///
@@ -66,18 +67,17 @@ impl EngineTasks {
     }
 
     fn run_together<T>(&self, work: impl FnOnce() -> T) -> T {
-        let mut held: Vec<_> = self.tasks.iter().filter(|task| task.state.hold()).collect();
-        let done = work();
+        // A thread that ends may already be without what tokio keeps for it, and nothing can run there.
+        if try_id().is_none() && Handle::try_current().is_err_and(|none| none.is_thread_local_destroyed()) {
+            return work();
+        }
         let _inside = self.runtime.enter();
+        let mut held: Vec<_> = self.tasks.iter().filter_map(Task::hold).collect();
+        let done = work();
         // The youngest first: openraft spawns the task that applies before the one that decides, and while a handler
         // runs, no other task that has something to do should be held.
-        while let Some(place) = held.iter().rposition(|task| task.state.take_wake()) {
-            let task = held.remove(place);
-            task.run_unconstrained();
-            task.state.release();
-        }
-        for task in held {
-            task.state.release();
+        while let Some(place) = held.iter().rposition(|held| held.0.state.take_wake()) {
+            held.remove(place).0.run_for_another();
         }
         done
     }
@@ -88,11 +88,10 @@ impl EngineTasks {
         *lock(&task.state.tokio) = Some(cx.waker().clone());
         if self.together.load(Ordering::Relaxed) {
             self.run_together(|| ());
-        } else if task.state.hold() {
-            if task.state.take_wake() {
-                task.run();
-            }
-            task.state.release();
+        } else if let Some(held) = task.hold()
+            && task.state.take_wake()
+        {
+            held.0.run();
         }
         if task.state.has_ended() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -104,13 +103,21 @@ impl Task {
         Self { future: Mutex::new(Some(future)), waker: Waker::from(Arc::clone(&state)), state }
     }
 
-    /// Runs it for another task, which may have little left of its own budget: that is not this one's.
-    fn run_unconstrained(&self) {
+    /// None where somebody else holds it.
+    fn hold(&self) -> Option<Held<'_>> {
+        self.state.hold().then_some(Held(self))
+    }
+
+    /// Runs it for somebody who may have little left of tokio's budget, which is not this one's, and who has no time for
+    /// what others want: it gets one [`turn`].
+    fn run_for_another(&self) {
+        let before = TURN.replace(Some(true));
         let run = unconstrained(poll_fn(|_| {
             self.run();
             Poll::Ready(())
         }));
         let _ = pin!(run).poll(&mut Context::from_waker(Waker::noop()));
+        TURN.set(before);
     }
 
     /// For whoever holds it.
@@ -123,6 +130,37 @@ impl Task {
             self.state.end();
         }
     }
+}
+
+/// A task that nobody else runs until this is dropped.
+struct Held<'a>(&'a Task);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.state.release();
+    }
+}
+
+thread_local! {
+    /// Whether there is a turn left, where a task is run for another.
+    static TURN: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// To be awaited by a task before each of the pieces of its work that may be long. One that is run for another has time
+/// for one of them, and leaves the rest to tokio.
+pub(crate) async fn turn() {
+    poll_fn(|cx| match TURN.get() {
+        None => Poll::Ready(()),
+        Some(true) => {
+            TURN.set(Some(false));
+            Poll::Ready(())
+        }
+        Some(false) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// Whether a task is held, was woken, and has ended.
@@ -229,8 +267,8 @@ impl AsyncRuntime for Tasks {
             match told.await {
                 Ok(Ok(ended)) => ended,
                 Ok(Err(panic)) => resume_unwind(panic),
-                // It was dropped with the runtime.
-                Err(_) => std::future::pending().await,
+                // Its future was dropped.
+                Err(_) => resume_unwind(Box::new("the task was given up")),
             }
         })
     }
@@ -552,6 +590,37 @@ mod tests {
             Poll::Ready(engine.sum())
         }));
         assert_eq!(caller.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_caller_does_one_piece_of_what_others_want_and_tokio_does_the_rest() {
+        let done = Arc::new(AtomicU64::new(0));
+        let (begin, start) = oneshot::channel::<()>();
+        let ((), tasks) = make(async {
+            let done = Arc::clone(&done);
+            Tasks::spawn(async move {
+                start.await.unwrap();
+                for _ in 0..1_000 {
+                    turn().await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        tasks.upgrade().unwrap().run_after(|| begin.send(()).unwrap());
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+        until(|| done.load(Ordering::Relaxed) == 1_000).await;
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_holds_nothing() {
+        let (engine, tasks) = engine().await;
+        let tasks = tasks.upgrade().unwrap();
+        let work = AssertUnwindSafe(|| tasks.run_after(|| panic!("as it was told to")));
+        catch_unwind(work).unwrap_err();
+        engine.give(1);
+        until(|| engine.told() == 1).await;
     }
 
     #[tokio::test]

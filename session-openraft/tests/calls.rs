@@ -6,12 +6,12 @@ use session_openraft::{Config, Node, NodeClient};
 use session_runtime::Command;
 use session_runtime::client::{Call, ClientError};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
-use support::{Bank, BankCommand, dir};
+use support::{Bank, BankClient, BankCommand, dir};
 
 async fn open(config: Config) -> (Node<Bank>, Arc<NodeClient<Bank>>) {
     let node = Node::<Bank>::open_with(config).await.unwrap();
@@ -105,8 +105,11 @@ async fn callers_may_be_in_any_runtime_or_in_none() {
         let (node, client) = open(config).await;
         let before = node.status().last_applied;
         let calls = |client: Arc<NodeClient<Bank>>| async move {
-            for _ in 0..EACH {
+            for number in 0..EACH {
                 call(&client).await.unwrap();
+                if number % 10 == 0 {
+                    BankClient::new(&*client).balance(1).await.unwrap();
+                }
             }
         };
         let here = tokio::spawn(calls(Arc::clone(&client)));
@@ -123,6 +126,87 @@ async fn callers_may_be_in_any_runtime_or_in_none() {
             .unwrap();
         assert_eq!(node.status().last_applied, before + 3 * EACH);
         drop(client);
+        node.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_query_waits_for_what_was_sent_before_it_in_any_runtime_or_in_none() {
+    let dir = dir();
+    let (node, client) = open(Config::new(dir.path())).await;
+    let caller = tokio::task::spawn_blocking({
+        let client = Arc::clone(&client);
+        move || {
+            let bank = BankClient::new(&*client);
+            let mut sent = Box::pin(bank.open("ada".to_owned()));
+            assert_eq!(poll_once(sent.as_mut()), Poll::Pending);
+            assert_eq!(block_on_thread(|| bank.balance(1)), Ok(Some(0)));
+            block_on(sent).unwrap();
+        }
+    });
+    caller.await.unwrap();
+    drop(client);
+    node.shutdown().await;
+}
+
+/// Runs a call on a thread that is in no runtime.
+fn block_on_thread<T: Send, F: Future<Output = T>>(call: impl FnOnce() -> F + Send) -> T {
+    std::thread::scope(|threads| threads.spawn(|| block_on(call())).join().unwrap())
+}
+
+/// A waker that drops the future it would wake, as those of an executor that is gone do.
+struct Drops<F>(Mutex<Option<Pin<Box<F>>>>);
+
+impl<F: Send> Wake for Drops<F> {
+    fn wake(self: Arc<Self>) {
+        let future = self.0.lock().unwrap().take();
+        drop(future);
+    }
+}
+
+#[tokio::test]
+async fn a_waker_may_drop_what_it_would_wake() {
+    let (node, client) = open(Config::in_memory()).await;
+    let account = BankClient::new(&*client).open("ada".to_owned()).await.unwrap();
+    BankClient::new(&*client).watch(account).await.unwrap();
+    let watcher = Arc::clone(&client);
+    let drops = Arc::new(Drops(Mutex::new(None)));
+    let mut waits = Box::pin(async move { watcher.server_request().await.is_some() });
+    let waker = Waker::from(Arc::clone(&drops));
+    assert_eq!(waits.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+    *drops.0.lock().unwrap() = Some(waits);
+    // The thread that applies it must not stop: this one looks on.
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        done.send(runtime.block_on(BankClient::new(&*client).deposit(account, 1))).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(30)).expect("it never ends"), Ok(1));
+    assert!(drops.0.lock().unwrap().is_none(), "nobody was woken");
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_node_given_up_while_it_opens_lets_go_of_its_directory() {
+    let dir = dir();
+    for polls in 0..40 {
+        let mut opening = Box::pin(Node::<Bank>::open(dir.path()));
+        for _ in 0..polls {
+            if poll_once(opening.as_mut()).is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(polls)).await;
+        }
+        drop(opening);
+        let mut tries = 0;
+        let node = loop {
+            match Node::<Bank>::open(dir.path()).await {
+                Ok(node) => break node,
+                Err(error) if tries == 500 => panic!("given up after {polls} looks: {error}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+            tries += 1;
+        };
         node.shutdown().await;
     }
 }
