@@ -23,7 +23,7 @@ pub struct Config {
     pub retry: RetryPolicy,
     /// How long signs of life are gathered before they become one log entry.
     pub keep_alive: Duration,
-    /// How many log entries after a snapshot the next one is taken.
+    /// How many log entries after a snapshot the next one is taken; at least one.
     pub snapshot_every: u64,
     /// A handler that takes longer is named in a warning.
     pub slow_handler: Duration,

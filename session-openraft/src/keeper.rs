@@ -83,7 +83,7 @@ impl<M: StateMachine + Send + Sync + 'static> Keeper<M> {
             }
         }
         let applied = service.machine().last_applied();
-        if applied.saturating_sub(self.asked.max(state.index)) >= service.config.snapshot_every {
+        if applied.saturating_sub(self.asked.max(state.index)) >= service.config.snapshot_every.max(1) {
             self.asked = applied;
             service.raft()?.trigger().snapshot().await.ok();
         }
