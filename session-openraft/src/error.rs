@@ -70,7 +70,7 @@ impl std::error::Error for Stopped {
     }
 }
 
-/// Why a node could not be opened. Nothing was changed.
+/// Why a node could not be opened. What the directory holds is as it was.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {

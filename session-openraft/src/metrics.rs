@@ -229,6 +229,7 @@ mod tests {
         fn new(skips: BTreeSet<u64>) -> Self {
             let machine = SessionStateMachine::new(Poll::default());
             let service = Service::new(Config::in_memory(), machine, skips);
+            service.count_from_here();
             Self { service, index: 0, out: Out::default() }
         }
 
@@ -356,5 +357,25 @@ mod tests {
             assert!(close(counted.of(name), 1.0), "{name}: {}", counted.of(name));
         }
         assert!(counted.of("session_snapshot_bytes") > 100.0);
+    }
+
+    #[tokio::test]
+    async fn what_a_start_applies_again_is_not_counted_again() {
+        let counted = Counted::default();
+        let _guard = metrics::set_default_local_recorder(&counted);
+        let dir = tempfile::tempdir().unwrap();
+        let node = crate::Node::<Poll>::open(dir.path()).await.unwrap();
+        let poll = PollClient::new(node.client().await.unwrap());
+        for _ in 0..5 {
+            poll.vote().await.unwrap();
+        }
+        node.shutdown().await;
+        let before = counted.of("session_applied_total");
+        assert!(before > 6.0);
+        let node = crate::Node::<Poll>::open(dir.path()).await.unwrap();
+        assert!(close(counted.of("session_applied_total"), before));
+        PollClient::new(node.client().await.unwrap()).vote().await.unwrap();
+        assert!(close(counted.of("session_applied_total"), before + 2.0));
+        node.shutdown().await;
     }
 }

@@ -92,11 +92,11 @@ pub struct Status {
     pub last_applied: u64,
     /// The log's time.
     pub time: Timestamp,
-    /// How many sessions are open.
+    /// How many sessions are open; 0 if the machine halted, whose state is not shown.
     pub sessions: usize,
     /// The limits in force.
     pub limits: Limits,
-    /// The leader's term.
+    /// The leader's term; 0 if the node stopped.
     pub term: u64,
     /// Whether this node leads.
     pub leads: bool,
@@ -419,6 +419,7 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         _ = stopped_watch.wait_for(Option::is_some) => return Err(fatal(service, &Stopped::Shutdown)),
     }
     service.clock.lead_from(service.machine().time());
+    service.count_from_here();
     tokio::spawn(proposals::keep(Arc::clone(service)));
     if service.machine().last_applied() == 0 {
         // A log that begins, or began and came no further: the first entry sets the limits and the seed.

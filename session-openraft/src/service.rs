@@ -50,6 +50,8 @@ pub(crate) struct Service<M> {
     /// How the log fares.
     log: OnceLock<Synced>,
     stopped: watch::Sender<Option<Stopped>>,
+    /// Whether entries are new here. Those that a start applies again were counted before.
+    counts: AtomicBool,
     /// Whether there is a reason in `stopped`. Asked for at every call, and looking there would cost a lock.
     is_stopped: AtomicBool,
     pub(crate) snapshots: watch::Sender<SnapshotState>,
@@ -86,6 +88,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             log: OnceLock::new(),
             stopped: watch::channel(None).0,
             is_stopped: AtomicBool::new(false),
+            counts: AtomicBool::new(false),
             snapshots: watch::channel(SnapshotState::default()).0,
             config,
         }
@@ -126,6 +129,15 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     /// The engine, to be stopped.
     pub(crate) fn raft_to_stop(&self) -> Option<Raft<TypeConfig>> {
         self.engine.get().map(|engine| engine.raft.clone())
+    }
+
+    /// The log as it was found is applied: what comes now is counted.
+    pub(crate) fn count_from_here(&self) {
+        self.counts.store(true, Ordering::Release);
+    }
+
+    fn counts(&self) -> bool {
+        self.counts.load(Ordering::Acquire)
     }
 
     // Stopping.
@@ -416,7 +428,9 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
                 Stopped::Entry { index, problem }
             }
         })?;
-        metrics::duplicate_at_apply(machine, &action);
+        if self.counts() {
+            metrics::duplicate_at_apply(machine, &action);
+        }
         let applied = if self.skips.contains(&index) {
             machine.skip(index, time, action).map(|mut skipped| out.append(&mut skipped))
         } else {
@@ -429,7 +443,9 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     fn note_time(&self, index: u64, entry: &[u8], took: Duration) {
-        metrics::applied::<M>(entry, took);
+        if self.counts() {
+            metrics::applied::<M>(entry, took);
+        }
         if took > self.config.slow_handler {
             let command = metrics::command::<M>(entry).unwrap_or("(no command)");
             tracing::warn!(index, command, ?took, "a handler takes long: every client waits for it");
@@ -437,7 +453,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     fn deliver(&self, now: Duration, out: &mut Out) -> Applied {
-        for action in &out.actions {
+        for action in out.actions.iter().filter(|_| self.counts()) {
             metrics::action(action);
         }
         let mut applied = Applied::Done;

@@ -385,8 +385,17 @@ fn a_file_is_no_directory() {
 #[test]
 fn a_place_without_permission_is_named() {
     let error = Store::<TypeConfig>::open("/sys/session").expect_err("no permission");
-    assert_eq!(error, StoreError::Permission { path: "/sys/session".into() });
-    assert!(error.to_string().contains("/sys/session may not be read or written"));
+    assert_eq!(error, StoreError::Permission { path: "/sys".into() });
+    assert!(error.to_string().contains("/sys may not be read or written"));
+    // Nor a file in a directory that is there.
+    let error = Store::<TypeConfig>::open("/sys/kernel").expect_err("no permission");
+    assert!(matches!(error, StoreError::Permission { .. }), "{error:?}");
+}
+
+#[test]
+fn a_name_that_is_empty_is_refused_in_words() {
+    let error = Store::<TypeConfig>::open("").expect_err("no directory");
+    assert!(error.to_string().contains("name a directory"), "{error}");
 }
 
 /// More than is kept in memory: the oldest entries are read from the disk.

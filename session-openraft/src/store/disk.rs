@@ -85,6 +85,10 @@ impl Folder {
     /// Makes the directory if it is missing, and locks it.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let refused = |path: &Path, error: &io::Error| StoreError::io(path.to_owned(), error);
+        if dir.as_os_str().is_empty() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "its name is empty; name a directory");
+            return Err(refused(Path::new("the node's directory"), &error));
+        }
         match fs::metadata(dir) {
             Ok(found) if !found.is_dir() => return Err(StoreError::NotADirectory { path: dir.to_owned() }),
             Ok(_) => {}
@@ -99,7 +103,14 @@ impl Folder {
             .open(&path)
             .map_err(|error| refused(&path, &error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Ok(()) => {
+                // Snapshots are new files. Better to know now than when one is due.
+                let probe = dir.join("probe.tmp");
+                File::create(&probe)
+                    .and_then(|_| fs::remove_file(&probe))
+                    .map_err(|error| refused(dir, &error))?;
+                Ok(Self { dir: dir.to_owned(), _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path }),
             Err(TryLockError::Error(error)) => Err(refused(&path, &error)),
         }
@@ -119,7 +130,8 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => sync_dir(above),
     }
-    .map_err(|error| StoreError::io(dir.to_owned(), &error))
+    // It is the one above that may not be written, or has no room.
+    .map_err(|error| StoreError::io(above.to_owned(), &error))
 }
 
 /// Makes a directory's names durable, where the operating system lets a directory be opened.

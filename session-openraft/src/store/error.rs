@@ -150,7 +150,8 @@ impl fmt::Display for StoreError {
             }
             Self::Permission { path } => write!(
                 f,
-                "{} may not be read or written by this process; give its user the right to",
+                "{} may not be read or written by this process; give its user the right to, and look whether the \
+                 disk is read-only",
                 path.display()
             ),
             Self::Full { path } => {
