@@ -20,6 +20,9 @@ use tokio::task::{try_id, unconstrained};
 /// the second. tokio runs them as it runs any others, each by itself: one command is applied while the next is
 /// written. That is of no use to a caller who is alone, and waking so many costs more than what they do. So such a
 /// caller runs them, and until somebody else comes whoever runs one of them runs all.
+///
+/// While one of them runs a handler for such a caller, the others wait. With one voter that harms nobody; with
+/// several, a leader would miss its heartbeats, so their engines have to be made without this.
 pub(crate) struct EngineTasks {
     tasks: Vec<Task>,
     /// Whether whoever runs one runs all.
