@@ -4,7 +4,7 @@ use crate::error::NodeError;
 use crate::half::{Answered, GivingUp, Half, Taken};
 use crate::service::Service;
 use bytes::Bytes;
-use session_runtime::client::{Call, ClientError};
+use session_runtime::client::{Call, ClientError, ClientMessage};
 use session_runtime::{RequestId, Response, ServerRequestId, SessionId, StateMachine, Wire, codec};
 use std::io;
 use std::sync::Arc;
@@ -253,13 +253,18 @@ async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Servi
     while !half.is_over() {
         let (messages, wake) = half.poll(service.clock.elapsed());
         for message in messages {
+            let introduces = matches!(message, ClientMessage::Continue { .. });
             let (service, half) = (Arc::clone(&service), Arc::clone(&half));
             // Each in a task of its own: one that waits for the log must not hold up the others.
-            tokio::spawn(async move {
+            let served = tokio::spawn(async move {
                 if let Err(error) = service.serve(&half, message).await {
                     tracing::debug!("a client's message was not served: {error}");
                 }
             });
+            // But nothing goes before the one that introduces the client: its answer would reach nobody.
+            if introduces {
+                served.await.ok();
+            }
         }
         let wait = wake.map_or(Duration::from_hours(1), |wake| wake.saturating_sub(service.clock.elapsed()));
         tokio::select! {

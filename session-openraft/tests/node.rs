@@ -591,6 +591,27 @@ async fn a_client_takes_the_place_of_the_one_it_was_resumed_from() {
     node.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_client_is_known_before_what_was_under_way_is_answered() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let patient = || ClientConfig { resend_after: Duration::from_hours(1), ..ClientConfig::default() };
+    for _ in 0..300 {
+        let client = node.client_with(patient()).await.unwrap();
+        let bytes = std::sync::Mutex::new(Vec::new());
+        let saving = client.saving(|stored| {
+            *bytes.lock().unwrap() = stored.to_vec();
+            Err(std::io::Error::other("it was killed before it was sent"))
+        });
+        BankClient::new(saving).open("ada".to_owned()).await.unwrap_err();
+        let bytes = bytes.into_inner().unwrap();
+        let resumed = node.resume_with(&bytes, patient()).await.unwrap();
+        let recovered = tokio::time::timeout(Duration::from_secs(20), resumed.recovered()).await;
+        let (_, answer) = recovered.expect("its answer went to nobody").expect("one was under way");
+        answer.unwrap();
+    }
+    node.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_command_without_an_answer_is_sent_again_in_time() {
     let config = ClientConfig {
