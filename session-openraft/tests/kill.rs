@@ -230,7 +230,8 @@ enum Wait {
 impl Wait {
     fn draw(dice: &mut Dice) -> Self {
         if dice.percent(25) {
-            Self::FromStart(Duration::from_micros(dice.below(120_000)))
+            // A start takes a few milliseconds.
+            Self::FromStart(Duration::from_micros(dice.below(12_000)))
         } else {
             Self::FromReady(Duration::from_micros(dice.below(250_000)))
         }
