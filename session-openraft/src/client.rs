@@ -1,7 +1,7 @@
 //! A client in the node's own process.
 
-use crate::error::NodeError;
-use crate::half::{Answered, GivingUp, Half, Taken};
+use crate::error::{NodeError, Stopped};
+use crate::half::{Answered, End, GivingUp, Half, Taken};
 use crate::service::Service;
 use bytes::Bytes;
 use session_runtime::client::{Call, ClientError, ClientMessage};
@@ -175,7 +175,7 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for NodeClient<M> {
         if !self.half.is_saved() {
             self.half.close(self.service.clock.elapsed());
         } else if let Some(session) = self.half.session() {
-            self.half.fail(&crate::error::Stopped::Shutdown);
+            self.half.end(End::Stopped(Stopped::Shutdown));
             self.service.disconnect(session, &self.half);
         }
     }
@@ -274,6 +274,34 @@ async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Servi
         }
     }
     if let Some(reason) = service.stopped() {
-        half.fail(&reason);
+        half.end(End::Stopped(reason));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::counter::{Counter, CounterClient};
+    use crate::{Config, Node};
+    use session_runtime::client::ClientConfig;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_command_whose_answer_is_lost_is_sent_again_in_time() {
+        let config = ClientConfig {
+            resend_after: Duration::from_millis(200),
+            keep_alive: Duration::from_hours(1),
+            ..ClientConfig::default()
+        };
+        let node = Node::<Counter>::open_with(Config::in_memory()).await.unwrap();
+        let client = node.client_with(config).await.unwrap();
+        let counter = CounterClient::new(&client);
+        assert_eq!(counter.add(1).await, Ok(1));
+        // Nothing is due for an hour, and its timers sleep.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        // The answer is brought to nobody.
+        client.service.forget(client.session().unwrap());
+        let answer = tokio::time::timeout(Duration::from_secs(10), counter.add(2)).await;
+        assert_eq!(answer.expect("it is sent again"), Ok(3));
+        node.shutdown().await;
     }
 }

@@ -90,10 +90,13 @@ impl WaitingList {
     }
 }
 
+/// Why a client gets no more answers.
 #[derive(Clone)]
-enum End {
+pub(crate) enum End {
     Closed(Option<CloseReason>),
     Stopped(Stopped),
+    /// Another client was resumed from the bytes of this one.
+    Replaced,
 }
 
 impl Half {
@@ -317,14 +320,15 @@ impl Half {
         self.changed.notify_waiters();
     }
 
-    /// The node stopped: nobody waits any longer.
-    pub(crate) fn fail(&self, reason: &Stopped) {
+    /// No answer comes here any more: nobody waits any longer.
+    pub(crate) fn end(&self, end: End) {
         let mut state = lock(&self.state);
-        state.end.get_or_insert(End::Stopped(reason.clone()));
+        let error = end.under_way();
+        state.end.get_or_insert(end);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         for (_, caller) in waiting.0 {
-            caller.send(Err(ClientError::Transport(reason.to_string()))).ok();
+            caller.send(Err(error.clone())).ok();
         }
         self.changed.notify_waiters();
         self.timers.notify_one();
@@ -346,7 +350,7 @@ impl Half {
             if let Some(ClientEvent::Ended { request, result }) = state.session.event_where(is_end) {
                 return Some(Some((request, result.map_err(ClientError::from))));
             }
-            if let Some(end @ End::Stopped(_)) = &state.end {
+            if let Some(end @ (End::Stopped(_) | End::Replaced)) = &state.end {
                 let error = end.under_way();
                 let pending: BTreeSet<_> = state.session.pending().collect();
                 state.recovering.retain(|request| pending.contains(request));
@@ -527,6 +531,7 @@ impl End {
         match self {
             Self::Closed(_) => ClientError::SessionExpired,
             Self::Stopped(stopped) => ClientError::Transport(stopped.to_string()),
+            Self::Replaced => ClientError::Transport(REPLACED.to_owned()),
         }
     }
 
@@ -536,9 +541,12 @@ impl End {
             Self::Closed(Some(reason)) => format!("the session was closed ({reason:?}); open a new client"),
             Self::Closed(None) => "the session is over; open a new client".to_owned(),
             Self::Stopped(stopped) => stopped.to_string(),
+            Self::Replaced => REPLACED.to_owned(),
         })
     }
 }
+
+const REPLACED: &str = "another client was resumed from the bytes of this one, and goes on with the session";
 
 /// A call whose caller may stop waiting for it at any moment.
 pub(crate) struct GivingUp<'a> {
@@ -596,7 +604,7 @@ mod tests {
         assert!(half.save(10).unwrap().is_some());
         half.saved(now);
         let own = half.try_submit(now, &Bytes::from_static(b"payload")).unwrap().unwrap();
-        half.fail(&Stopped::Shutdown);
+        half.end(End::Stopped(Stopped::Shutdown));
         assert_eq!(own.answer.await.unwrap().unwrap_err().execution(), Execution::Unknown);
         for request in 1..=2 {
             let (recovered, ended) = half.recovered().await.unwrap();

@@ -69,6 +69,8 @@
 mod client;
 mod clock;
 mod config;
+#[cfg(test)]
+mod counter;
 mod error;
 mod gate;
 mod half;

@@ -159,7 +159,8 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     }
 
     /// A client that goes on with the session of stored bytes: those of [`NodeClient::save`], or those that
-    /// [`NodeClient::saving`] stored last. One process at a time may go on with a session.
+    /// [`NodeClient::saving`] stored last. One process at a time may go on with a session; a client of this node that
+    /// still has it ends here.
     ///
     /// A session that is over cannot be resumed: [`ClientError::SessionExpired`], and what was under way in it is
     /// unknown for ever. It waits for as long as the limits' idle timeout says. Server requests that were delivered

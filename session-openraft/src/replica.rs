@@ -245,31 +245,14 @@ impl Builder {
 mod tests {
     use super::{Failure, Position, Replica};
     use crate::config::Config;
+    use crate::counter::Counter;
     use crate::service::Service;
     use crate::store::{LogStore, Store};
     use crate::types::TypeConfig;
     use openraft::testing::{StoreBuilder, Suite};
-    use session_runtime::{SessionStateMachine, State, state_machine};
+    use session_runtime::SessionStateMachine;
     use std::collections::BTreeSet;
     use std::sync::Arc;
-
-    #[state_machine]
-    pub(crate) enum CounterCommand {
-        Add { amount: u64 },
-    }
-
-    #[derive(Default, State)]
-    pub(crate) struct Counter {
-        value: u64,
-    }
-
-    #[state_machine(command = CounterCommand)]
-    impl Counter {
-        fn add(&mut self, amount: u64) -> u64 {
-            self.value = self.value.saturating_add(amount);
-            self.value
-        }
-    }
 
     /// Makes new stores for openraft's own suite, in directories or in memory.
     struct Builder {

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{NodeError, Stopped};
 use crate::gate::Gate;
-use crate::half::{Ended, Half, tell};
+use crate::half::{End, Ended, Half, tell};
 use crate::metrics;
 use crate::proposals::Proposals;
 use crate::replica::SnapshotState;
@@ -168,7 +168,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             }
             let clients = std::mem::take(&mut *self.clients.write().unwrap_or_else(PoisonError::into_inner));
             for half in clients.into_values() {
-                half.fail(reason);
+                half.end(End::Stopped(reason.clone()));
             }
         }
     }
@@ -365,10 +365,14 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 
     fn register(&self, session: SessionId, half: &Arc<Half>) {
-        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-        // One that was given up meanwhile must not take the place of another that goes on with the session.
-        if !half.is_over() {
-            clients.insert(session, Arc::clone(half));
+        let replaced = {
+            let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+            // One that was given up meanwhile must not take the place of another that goes on with the session.
+            if half.is_over() { None } else { clients.insert(session, Arc::clone(half)) }
+        };
+        // Two with the same numbers would be told each other's answers.
+        if let Some(replaced) = replaced.filter(|replaced| !Arc::ptr_eq(replaced, half)) {
+            replaced.end(End::Replaced);
         }
     }
 
