@@ -6,6 +6,7 @@
 //! with 0 those of bare openraft, for a profiler to look at.
 
 use bytes::Bytes;
+use cpu_time::ProcessTime;
 use openraft::storage::{RaftLogStorageExt, RaftStateMachine, Snapshot};
 use openraft::{
     BasicNode, Entry, EntryPayload, LogId, OptionalSend, Raft, RaftSnapshotBuilder, SnapshotMeta,
@@ -19,7 +20,7 @@ use session_runtime::{Command, RaftAction, RequestId, ServerRequestId, SessionId
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 // Bare openraft: the same command and the same store, and no sessions.
 
@@ -143,15 +144,30 @@ async fn bare(store: Store<Bare>) -> Raft<Bare> {
     raft
 }
 
-/// Calls a second, with so many calls made in all, by one caller for each of `calls` at once.
-async fn throughput<C, F>(callers: Vec<C>, calls: u32) -> f64
+/// What calls took.
+#[derive(Clone, Copy)]
+struct Took {
+    /// Seconds a call.
+    time: f64,
+    /// Seconds of the processor a call, of all threads together.
+    processor: f64,
+}
+
+impl Took {
+    fn rate(self) -> f64 {
+        1.0 / self.time
+    }
+}
+
+/// What a call took, with so many calls made in all, by one caller for each of `calls` at once.
+async fn throughput<C, F>(callers: Vec<C>, calls: u32) -> Took
 where
     C: Fn() -> F + Send + 'static,
     F: Future<Output = ()> + Send,
 {
     let each = calls / u32::try_from(callers.len()).expect("a few callers");
     let made = each * u32::try_from(callers.len()).expect("a few callers");
-    let started = Instant::now();
+    let (started, processor) = (Instant::now(), ProcessTime::now());
     let tasks: Vec<_> = callers
         .into_iter()
         .map(|call| {
@@ -165,11 +181,12 @@ where
     for task in tasks {
         task.await.expect("a caller");
     }
-    f64::from(made) / started.elapsed().as_secs_f64()
+    let of_one = |time: Duration| time.as_secs_f64() / f64::from(made);
+    Took { time: of_one(started.elapsed()), processor: of_one(processor.elapsed()) }
 }
 
-/// Calls a second of bare openraft.
-async fn of_bare(dir: Option<&Path>, callers: usize, calls: u32) -> f64 {
+/// Calls of bare openraft.
+async fn of_bare(dir: Option<&Path>, callers: usize, calls: u32) -> Took {
     let store = dir.map_or_else(Store::in_memory, |dir| Store::open(dir.join("bare")).expect("a store"));
     let raft = bare(store).await;
     let call = || {
@@ -183,13 +200,13 @@ async fn of_bare(dir: Option<&Path>, callers: usize, calls: u32) -> f64 {
             }
         }
     };
-    let rate = throughput((0..callers).map(|_| call()).collect(), calls).await;
+    let took = throughput((0..callers).map(|_| call()).collect(), calls).await;
     raft.shutdown().await.ok();
-    rate
+    took
 }
 
-/// Calls a second of ours, by callers with a client each or with one for all.
-async fn of_ours(dir: Option<&Path>, clients: usize, callers: usize, calls: u32) -> f64 {
+/// Calls of ours, by callers with a client each or with one for all.
+async fn of_ours(dir: Option<&Path>, clients: usize, callers: usize, calls: u32) -> Took {
     let dir = dir.map(|dir| dir.join(format!("ours-{clients}")));
     let config = Config { snapshot_every: u64::MAX, dir, ..Config::in_memory() };
     let node = Node::<Counter>::open_with(config).await.expect("a node");
@@ -206,9 +223,9 @@ async fn of_ours(dir: Option<&Path>, clients: usize, callers: usize, calls: u32)
             }
         }
     };
-    let rate = throughput((0..callers).map(call).collect(), calls).await;
+    let took = throughput((0..callers).map(call).collect(), calls).await;
     node.shutdown().await;
-    rate
+    took
 }
 
 /// Seconds for each append of an entry of `bytes` bytes to the store alone, synced.
@@ -267,14 +284,21 @@ async fn compare(name: &str, dir: Option<&Path>, callers: usize, calls: u32) -> 
             }
         }
     }
-    let ratio = |ours: &[f64]| median(ours.iter().zip(&bare).map(|(ours, bare)| ours / bare).collect());
+    let of = |all: &[Took], part: fn(Took) -> f64| median(all.iter().map(|took| part(*took)).collect());
+    let micros = |all: &[Took]| of(all, |took| took.processor) * 1e6;
     for (who, ours) in [("a client each", &each), ("one client", &one)] {
         if !ours.is_empty() {
-            let (theirs, our) = (median(bare.clone()), median(ours.clone()));
-            println!("{name:<8} {callers:>7} {who:<14} {theirs:>12.0} {our:>12.0} {:>8.2}", ratio(ours));
+            let (their_rate, our_rate) = (of(&bare, Took::rate), of(ours, Took::rate));
+            let ratio =
+                median(ours.iter().zip(&bare).map(|(ours, bare)| ours.rate() / bare.rate()).collect());
+            println!(
+                "{name:<8} {callers:>7} {who:<14} {their_rate:>12.0} {our_rate:>12.0} {ratio:>8.2} {:>12.2} {:>8.2}",
+                micros(&bare),
+                micros(ours)
+            );
         }
     }
-    each.into_iter().map(|rate| 1.0 / rate).zip(alone).collect()
+    each.into_iter().map(|took| took.time).zip(alone).collect()
 }
 
 #[tokio::main]
@@ -287,17 +311,19 @@ async fn main() {
         let dir = (store == "disk").then_some(dir.path());
         let number = |word: &str| word.parse::<u32>().expect("a number");
         let (clients, callers) = (number(clients) as usize, number(callers) as usize);
-        let rate = match clients {
+        let took = match clients {
             0 => of_bare(dir, callers, number(calls)).await,
             _ => of_ours(dir, clients, callers, number(calls)).await,
         };
-        println!("{rate:.0} calls/s");
+        println!("{:.0} calls/s, {:.2} µs of the processor a call", took.rate(), took.processor * 1e6);
         return;
     }
-    println!("calls a second of both, and the ratio, at least 0.90 wanted:");
     println!(
-        "{:<8} {:>7} {:<14} {:>12} {:>12} {:>8}",
-        "store", "callers", "", "bare calls/s", "ours", "ratio"
+        "calls a second of both, and the ratio, at least 0.90 wanted; and microseconds of the processor a call:"
+    );
+    println!(
+        "{:<8} {:>7} {:<14} {:>12} {:>12} {:>8} {:>12} {:>8}",
+        "store", "callers", "", "bare calls/s", "ours", "ratio", "bare, µs", "ours"
     );
     for (callers, calls) in [(1, 20_000), (64, 60_000), (256, 60_000)] {
         compare("memory", None, callers, calls).await;
