@@ -58,6 +58,8 @@ struct State {
     wake: Duration,
     /// What was under way in the client that this one was restored from, the lowest last.
     recovering: Vec<RequestId>,
+    /// What became of it, until it is asked for.
+    recovered: VecDeque<(RequestId, Answered)>,
     /// The node knows this client: it does once it created the session, or was told to go on with it.
     known: bool,
     end: Option<End>,
@@ -124,6 +126,7 @@ impl Half {
             busy: false,
             wake: Duration::MAX,
             recovering: recovering.into_iter().rev().collect(),
+            recovered: VecDeque::new(),
             known: !saved,
             end: None,
             saved,
@@ -336,19 +339,18 @@ impl Half {
 
     /// The next request of the machine. `None` once the session is over and all were taken.
     pub(crate) async fn server_request(&self) -> Option<(ServerRequestId, Bytes)> {
-        self.until(|state| match state.session.event_where(is_server_request) {
-            Some(ClientEvent::ServerRequest { request, payload }) => Some(Some((request, payload))),
-            _ => state.end.as_ref().map(|_| None),
+        self.until(|state| match state.session.server_request() {
+            Some(request) => Some(Some(request)),
+            None => state.end.as_ref().map(|_| None),
         })
         .await
     }
 
     /// The end of a request that was under way when the client was saved.
     pub(crate) async fn recovered(&self) -> Option<(RequestId, Answered)> {
-        let is_end = |event: &ClientEvent| matches!(event, ClientEvent::Ended { .. });
         self.until(|state| {
-            if let Some(ClientEvent::Ended { request, result }) = state.session.event_where(is_end) {
-                return Some(Some((request, result.map_err(ClientError::from))));
+            if let Some(recovered) = state.recovered.pop_front() {
+                return Some(Some(recovered));
             }
             if let Some(end @ (End::Stopped(_) | End::Replaced)) = &state.end {
                 let error = end.under_way();
@@ -439,15 +441,14 @@ impl State {
 
     /// Takes note of what happened; what is for the application to take stays until it takes it.
     fn note_events(&mut self, ended: &mut Vec<Ended>) {
-        while let Some(event) = self.session.event_where(|event| match event {
-            ClientEvent::ServerRequest { .. } => false,
-            ClientEvent::Ended { request, .. } => self.waiting.contains(*request),
-            _ => true,
-        }) {
+        while let Some(event) = self.session.event_but_server_request() {
             match event {
                 ClientEvent::Ended { request, result } => {
-                    let caller = self.waiting.remove(request);
-                    ended.extend(caller.map(|caller| (caller, result.map_err(ClientError::from))));
+                    let answered = result.map_err(ClientError::from);
+                    match self.waiting.remove(request) {
+                        Some(caller) => ended.push((caller, answered)),
+                        None => self.recovered.push_back((request, answered)),
+                    }
                 }
                 ClientEvent::Refused { reason } => self.refused = Some(reason),
                 ClientEvent::Opened { .. } => self.refused = None,
@@ -459,10 +460,6 @@ impl State {
                 | ClientEvent::Redirected { .. } => {}
             }
         }
-    }
-
-    fn unread(&self) -> usize {
-        self.session.events().filter(|event| is_server_request(event)).count()
     }
 }
 
@@ -492,7 +489,9 @@ impl Receiving<'_> {
     pub(crate) fn message(&mut self, message: ServerMessage, ended: &mut Vec<Ended>) {
         let Self { half, state, now, changed } = self;
         let answer = matches!(message, ServerMessage::Response { .. });
-        if matches!(message, ServerMessage::ServerRequest { .. }) && state.unread() >= MAX_UNREAD {
+        if matches!(message, ServerMessage::ServerRequest { .. })
+            && state.session.untaken_server_requests() >= MAX_UNREAD
+        {
             return;
         }
         state.known |= matches!(message, ServerMessage::Continued { .. });
@@ -515,10 +514,6 @@ pub(crate) fn tell(ended: &mut Vec<Ended>) {
         // It may have given up.
         caller.send(answered).ok();
     }
-}
-
-fn is_server_request(event: &ClientEvent) -> bool {
-    matches!(event, ClientEvent::ServerRequest { .. })
 }
 
 fn not_stored(problem: &impl ToString) -> String {

@@ -1,5 +1,6 @@
 //! The client's side: what a generated typed client calls, and what can become of a call.
 
+mod events;
 mod in_memory;
 mod message;
 mod session;

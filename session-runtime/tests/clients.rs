@@ -769,6 +769,21 @@ fn an_abandoned_request_that_saved_bytes_hold_may_be_executed() {
 }
 
 #[test]
+fn events_come_in_the_order_they_happened() {
+    let mut client = open();
+    client.submit(ms(0), payload("a")).unwrap();
+    client.submit(ms(0), payload("b")).unwrap();
+    assert_eq!(messages(&mut client, ms(0)).len(), 2);
+    for number in 1..=2 {
+        push(&mut client, ms(1), number);
+        answer(&mut client, ms(1), number);
+    }
+    push(&mut client, ms(1), 3);
+    let [first, second] = [1, 2].map(|number| ended(number, Ok(response())));
+    assert_eq!(events(&mut client), [delivered(1), first, delivered(2), second, delivered(3)]);
+}
+
+#[test]
 fn server_requests_that_were_not_taken_come_again_after_a_restore() {
     let mut client = open();
     client.submit(ms(0), payload("a")).unwrap();
@@ -778,10 +793,9 @@ fn server_requests_that_were_not_taken_come_again_after_a_restore() {
     push(&mut client, ms(1), 2);
     answer(&mut client, ms(1), 1);
     // It takes some kinds of events, and leaves others.
-    let is_end = |event: &ClientEvent| matches!(event, ClientEvent::Ended { .. });
-    assert_eq!(client.event_where(is_end), Some(ended(1, Ok(response()))));
-    assert_eq!(client.event_where(is_end), None);
-    assert_eq!(client.events().collect::<Vec<_>>(), [&delivered(2)]);
+    assert_eq!(client.event_but_server_request(), Some(ended(1, Ok(response()))));
+    assert_eq!(client.event_but_server_request(), None);
+    assert_eq!(client.untaken_server_requests(), 1);
     let bytes = client.save(5).unwrap().unwrap();
     client.saved(ms(1));
     assert_eq!(messages(&mut client, ms(100)), [ack(1)], "nobody has seen the second");

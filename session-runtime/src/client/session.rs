@@ -2,6 +2,7 @@
 
 use super::{
     Execution,
+    events::Events,
     message::{ClientMessage, ServerMessage},
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub struct ClientSession {
     /// Sessions that were opened for this client and are not its own: each is closed.
     surplus: Vec<SessionId>,
     /// What the caller has not taken.
-    events: VecDeque<ClientEvent>,
+    events: Events,
 }
 
 /// How far a session has come.
@@ -279,7 +280,7 @@ impl ClientSession {
             last_sign_of_life: now,
             saving: None,
             surplus: Vec::new(),
-            events: VecDeque::new(),
+            events: Events::default(),
         }
     }
 
@@ -429,23 +430,28 @@ impl ClientSession {
 
     /// The next event, if any.
     pub fn event(&mut self) -> Option<ClientEvent> {
-        self.event_where(|_| true)
+        self.events.pop()
     }
 
-    /// The next event of those that are wanted; the others stay. A server request that was not taken was not
-    /// delivered to the bytes of [`save`](Self::save): to a client restored from them it comes again.
-    pub fn event_where(&mut self, wanted: impl FnMut(&ClientEvent) -> bool) -> Option<ClientEvent> {
-        let place = self.events.iter().position(wanted)?;
-        self.events.remove(place)
+    /// The next event that is no server request: those stay, until they are taken by
+    /// [`server_request`](Self::server_request) or [`event`](Self::event).
+    pub fn event_but_server_request(&mut self) -> Option<ClientEvent> {
+        self.events.pop_other()
     }
 
-    /// The events that were not taken yet, in order.
-    pub fn events(&self) -> impl Iterator<Item = &ClientEvent> {
-        self.events.iter()
+    /// The next server request, before whatever else happened. One that was not taken was not delivered to the bytes
+    /// of [`save`](Self::save): to a client restored from them it comes again.
+    pub fn server_request(&mut self) -> Option<(ServerRequestId, Bytes)> {
+        self.events.pop_server_request()
+    }
+
+    /// How many server requests were not taken yet.
+    pub fn untaken_server_requests(&self) -> usize {
+        self.events.server_requests()
     }
 
     fn happened(&mut self, event: ClientEvent) {
-        self.events.push_back(event);
+        self.events.push(event);
     }
 
     /// When to poll again, if nothing happens before.
@@ -690,10 +696,7 @@ impl ClientSession {
 
     /// The highest server request that the caller has taken.
     fn taken(&self) -> ServerRequestId {
-        let first_untaken = self.events().find_map(|event| match event {
-            ClientEvent::ServerRequest { request, .. } => Some(*request),
-            _ => None,
-        });
+        let first_untaken = self.events.first_server_request();
         first_untaken.map_or(self.delivered, |request| ServerRequestId(request.0.saturating_sub(1)))
     }
 
