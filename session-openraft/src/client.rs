@@ -66,8 +66,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     where
         M::ServerRequest: Wire,
     {
-        let (request, payload) = self.half.server_request().await?;
-        Some((request, codec::decode(&payload).ok()?))
+        decoded::<M>(self.half.server_request().await?)
     }
 
     /// The machine's requests to this client, as a stream that ends with the session.
@@ -108,6 +107,9 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
 
     /// What became of a command that was under way when the bytes were stored from which this client was resumed: an
     /// error if the node stopped before it was known. `None` when there is no other.
+    ///
+    /// To the bytes the last command that they were stored for is under way, also if its answer came in time.
+    /// [`Response::read`] reads the answer.
     pub async fn recovered(&self) -> Option<(RequestId, Result<Response, ClientError>)> {
         self.half.recovered().await
     }
@@ -241,9 +243,24 @@ where
         let next = self.next.get_or_insert_with(|| Box::pin(client.half.server_request()));
         let ready = std::task::ready!(next.as_mut().poll(cx));
         self.next = None;
-        std::task::Poll::Ready(
-            ready.and_then(|(request, payload)| Some((request, codec::decode(&payload).ok()?))),
-        )
+        std::task::Poll::Ready(ready.and_then(decoded::<M>))
+    }
+}
+
+/// What an application is given. A machine of this build cannot have sent what this build cannot read, unless its type was
+/// changed with requests pending.
+fn decoded<M: StateMachine>(
+    (request, payload): (ServerRequestId, Bytes),
+) -> Option<(ServerRequestId, M::ServerRequest)>
+where
+    M::ServerRequest: Wire,
+{
+    match codec::decode(&payload) {
+        Ok(decoded) => Some((request, decoded)),
+        Err(error) => {
+            tracing::error!(request = request.0, "a server request cannot be read by this build: {error}");
+            None
+        }
     }
 }
 

@@ -38,14 +38,13 @@ impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shutdown => write!(f, "the node was shut down; open it again to go on"),
-            Self::Halted(halted) => write!(
+            Self::Halted(Halted { index, command, message }) => write!(
                 f,
-                "{halted}. With this engine: open the node with a build that handles the entry, or with \
-                 `skip: vec![{}]` in its `Config`",
-                halted.index
+                "the machine halted at log index {index} in `{command}`: {message}. Open the node with a build that \
+                 handles the entry; or with `skip: vec![{index}]` in its `Config`, and the entry never runs"
             ),
             Self::NeedsBuild { index, problem } => {
-                write!(f, "the node stopped before log entry {index}: {problem}; open it with a newer build")
+                write!(f, "the node stopped before log entry {index}: {problem}")
             }
             Self::Entry { index, problem } => write!(
                 f,
@@ -71,7 +70,8 @@ impl std::error::Error for Stopped {
 }
 
 /// Why a node could not be opened. What the directory holds is as it was.
-#[derive(Debug)]
+///
+/// `{:?}` gives the same words as `{}`, because that is what a `main` that returns it prints.
 #[non_exhaustive]
 pub enum OpenError {
     /// The directory and what is in it.
@@ -101,16 +101,27 @@ pub enum OpenError {
     Stopped(Stopped),
 }
 
+impl fmt::Debug for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
-            Self::Machine { dir, problem } => write!(
-                f,
-                "`{}` cannot be opened by this machine: {problem}; open it with the machine and the build that it \
-                 belongs to, or give this one a directory of its own",
-                dir.display()
-            ),
+            Self::Machine { dir, problem } => {
+                write!(f, "`{}` cannot be opened by this machine: {problem}", dir.display())?;
+                match problem {
+                    // It says itself what to run.
+                    SnapshotError::NeedsBuild { .. } => Ok(()),
+                    SnapshotError::WrongMachine { .. } | SnapshotError::WrongKind { .. } => {
+                        write!(f, "; open it with its own machine, or give this one a directory of its own")
+                    }
+                    _ => write!(f, "; or open it with the build that it belongs to"),
+                }
+            }
             Self::SkipTooLate { index, snapshot } => write!(
                 f,
                 "log entry {index} cannot be skipped: the snapshot already covers everything up to entry {snapshot}; \
@@ -152,7 +163,9 @@ impl From<StoreError> for OpenError {
 }
 
 /// Why a node did not do what its operator asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `{:?}` gives the same words as `{}`, because that is what a `main` that returns it prints.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The node stopped. What was under way may or may not be in the log.
@@ -177,6 +190,12 @@ pub enum NodeError {
     Snapshot(String),
     /// It was refused before it reached the log.
     Refused(String),
+}
+
+impl fmt::Debug for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for NodeError {

@@ -63,6 +63,8 @@ struct State {
     /// The node knows this client: it does once it created the session, or was told to go on with it.
     known: bool,
     end: Option<End>,
+    /// Why the session is being closed, if that is not for the machine to say.
+    closing: Option<End>,
     /// Its bytes were stored: the session is to outlive this process.
     saved: bool,
 }
@@ -111,7 +113,7 @@ impl Half {
     pub(crate) fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, ClientError> {
         let resend_after = config.resend_after;
         let session = ClientSession::restore(bytes, config, now)
-            .map_err(|error| ClientError::Storage(format!("they are not a saved client's: {error}")))?;
+            .map_err(|error| ClientError::Storage(error.to_string()))?;
         Ok(Self::new(session, resend_after, true))
     }
 
@@ -129,6 +131,7 @@ impl Half {
             recovered: VecDeque::new(),
             known: !saved,
             end: None,
+            closing: None,
             saved,
         };
         Self {
@@ -394,6 +397,11 @@ impl Half {
         self.timers.notify_one();
     }
 
+    /// The node is about to close the session. What is answered before is answered.
+    pub(crate) fn shuts_down(&self) {
+        lock(&self.state).closing = Some(End::Stopped(Stopped::Shutdown));
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         lock(&self.state).end.is_some()
     }
@@ -428,9 +436,14 @@ impl State {
     }
 
     fn not_taken(&self, error: SubmitError) -> ClientError {
-        match &self.end {
-            Some(end) => end.not_sent(),
-            None => ClientError::NotSent(error.to_string()),
+        match (&self.end, error) {
+            (Some(end), _) => end.not_sent(),
+            (None, SubmitError::SaveFirst) => ClientError::NotSent(
+                "this client was saved, and the request numbers that it reserved then are used up; send through \
+                 `client.saving(store)`, or save it again first"
+                    .to_owned(),
+            ),
+            (None, error) => ClientError::NotSent(error.to_string()),
         }
     }
 
@@ -444,7 +457,10 @@ impl State {
         while let Some(event) = self.session.event_but_server_request() {
             match event {
                 ClientEvent::Ended { request, result } => {
-                    let answered = result.map_err(ClientError::from);
+                    let answered = result.map_err(|error| match (error, &self.closing) {
+                        (RequestError::SessionExpired, Some(why)) => why.under_way(),
+                        (error, _) => error.into(),
+                    });
                     match self.waiting.remove(request) {
                         Some(caller) => ended.push((caller, answered)),
                         None => self.recovered.push_back((request, answered)),
@@ -453,7 +469,8 @@ impl State {
                 ClientEvent::Refused { reason } => self.refused = Some(reason),
                 ClientEvent::Opened { .. } => self.refused = None,
                 ClientEvent::Closed { reason } => {
-                    self.end.get_or_insert(End::Closed(reason));
+                    let end = self.closing.take().unwrap_or(End::Closed(reason));
+                    self.end.get_or_insert(end);
                 }
                 ClientEvent::ServerRequest { .. }
                 | ClientEvent::QueryEnded { .. }

@@ -275,7 +275,9 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
     /// Stops the node. What was answered is on disk; calls under way end with an error. Clients that were not stored
     /// lose their sessions, because nobody can go on with them. When this returns, the directory can be opened again.
-    pub async fn shutdown(self) {
+    ///
+    /// A node that is dropped is shut down, too, but later: its directory cannot be opened at once.
+    pub async fn shutdown(&self) {
         shut_down(&self.service).await;
         released(self.directory.as_ref()).await;
     }

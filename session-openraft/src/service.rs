@@ -354,7 +354,7 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         let sessions: Vec<_> = {
             let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
             let lost = clients.iter().filter(|(_, half)| !half.is_saved());
-            lost.map(|(session, _)| *session).collect()
+            lost.inspect(|(_, half)| half.shuts_down()).map(|(session, _)| *session).collect()
         };
         let close = |session| self.propose(self.encode(RaftAction::SessionExpired { session })?);
         let closing: Vec<_> = sessions.into_iter().map(close).collect();
@@ -436,6 +436,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             metrics::duplicate_at_apply(machine, &action);
         }
         let applied = if self.skips.contains(&index) {
+            let command = metrics::command::<M>(entry).unwrap_or("(no command)");
+            tracing::warn!(
+                index,
+                command,
+                "a log entry is skipped, as `Config::skip` told this start or an earlier one"
+            );
             machine.skip(index, time, action).map(|mut skipped| out.append(&mut skipped))
         } else {
             machine.apply_into(index, time, action, out)

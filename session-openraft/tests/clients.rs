@@ -136,9 +136,12 @@ async fn a_stored_client_goes_on_after_a_restart() {
     // Its answer comes again, and it was not executed again; it did not even need a log entry.
     let before = node.status().last_applied;
     let (_, answer) = client.recovered().await.unwrap();
-    assert_eq!(session_runtime::codec::decode::<u64>(&answer.unwrap().payload).unwrap(), 7);
+    assert_eq!(answer.unwrap().read::<u64>().unwrap(), 7);
     assert_eq!(client.recovered().await, None);
     assert_eq!(node.status().last_applied, before);
+    // What is sent unsaved might run again after the next crash.
+    let error = BankClient::new(&client).deposit(account, 1).await.unwrap_err();
+    assert!(matches!(&error, ClientError::NotSent(why) if why.contains("client.saving")), "{error}");
     let bank = BankClient::new(client.saving(|_| Ok(())));
     assert_eq!(bank.deposit(account, 1).await.unwrap(), 8);
     assert_eq!(node.status().sessions, 1);

@@ -13,7 +13,6 @@ mod ledger;
 
 use ledger::{Ledger, LedgerClient};
 use session_openraft::{Config, Node, NodeClient};
-use session_runtime::codec;
 use session_runtime::testing::Dice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -86,7 +85,7 @@ async fn go_on(node: &Node<Ledger>, file: &Path, caller: u64) -> Result<(NodeCli
         // Stored before the number was given to a command: it never went out.
         return Ok((client, number));
     };
-    let answer: u64 = codec::decode(&answer?.payload)?;
+    let answer: u64 = answer?.read()?;
     if answer != number {
         return Err(format!("caller {caller} entered {number} and was told {answer}").into());
     }

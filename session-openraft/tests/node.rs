@@ -279,6 +279,23 @@ async fn a_skip_that_does_not_help_is_not_kept() {
 }
 
 #[tokio::test]
+async fn whoever_shares_a_node_can_shut_it_down_and_callers_are_told_so() {
+    let dir = dir();
+    let node = Arc::new(Node::<Bank>::open(dir.path()).await.unwrap());
+    let client = node.client().await.unwrap();
+    let bank = BankClient::new(&client);
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    let other = Arc::clone(&node);
+    let (_, (), ()) = tokio::join!(bank.deposit(account, 1), node.shutdown(), other.shutdown());
+    let error = bank.deposit(account, 1).await.unwrap_err();
+    assert_eq!(error.execution(), Execution::Never);
+    assert!(error.to_string().contains("the node was shut down"), "{error}");
+    let error = bank.balance(account).await.unwrap_err();
+    assert!(error.to_string().contains("the node was shut down"), "{error}");
+    Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
+}
+
+#[tokio::test]
 async fn a_shutdown_closes_the_sessions_that_nobody_can_go_on_with() {
     let dir = dir();
     let node = Node::<Bank>::open(dir.path()).await.unwrap();

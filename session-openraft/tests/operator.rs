@@ -86,7 +86,19 @@ async fn spans_and_warnings_say_what_happens_and_to_what() {
     ] {
         assert!(said.has(beginning, words), "{beginning} {words:?} in {:#?}", said.0.lock().unwrap());
     }
+    drop(bank);
+    let Some(Stopped::Halted(halted)) = node.status().stopped else { panic!("it halted") };
     node.shutdown().await;
+    drop(node);
+
+    let config = Config { skip: vec![halted.index], ..Config::new(dir.path()) };
+    Node::<Bank>::open_with(config).await.unwrap().shutdown().await;
+    let index = format!("index={}", halted.index);
+    assert!(
+        said.has("WARN ", &["is skipped", "command=\"BlowUp\"", &index]),
+        "{:#?}",
+        said.0.lock().unwrap()
+    );
 }
 
 #[tokio::test]
@@ -183,6 +195,9 @@ async fn an_old_build_stops_before_an_upgrade_and_a_newer_one_goes_on() {
     // Nor does it take the newer one's snapshot.
     let error = Node::<old::Poll>::open(dir.path()).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Machine { .. }), "{error}");
+    assert!(error.to_string().ends_with("which this build does not know; run a newer build"), "{error}");
+    // What a `main` prints that returns it.
+    assert_eq!(format!("{error:?}"), error.to_string());
 }
 
 async fn purged(dir: &Path) -> u64 {

@@ -1,9 +1,10 @@
 //! What goes into the machine, and what comes out for the caller to send.
 
 use crate::{
-    codec::{self, EncodeError},
+    codec::{self, DecodeError, EncodeError},
     identity::{RequestId, ServerRequestId, SessionId, Timestamp},
     limits::Limits,
+    wire::Reply,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -234,6 +235,29 @@ impl Response {
     /// A rejection the handler returned.
     pub fn rejected<E: Serialize + ?Sized>(rejection: &E) -> Result<Self, EncodeError> {
         Ok(Self { status: Status::Rejected, payload: codec::encode(rejection)? })
+    }
+
+    /// What the handler returned: `read::<u64>()`, or `read::<Result<u64, Refused>>()` of a handler that may refuse.
+    ///
+    /// A typed client does this by itself. It is for what comes without one: the answer to an internal command, or that
+    /// of a command sent before a crash.
+    ///
+    /// ```
+    /// use serde::{Deserialize, Serialize};
+    /// use session_runtime::{Deterministic, Rejection, Response};
+    ///
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize, Deterministic, Rejection)]
+    /// enum Refused {
+    ///     TooLate,
+    /// }
+    ///
+    /// let answer = Response::rejected(&Refused::TooLate)?;
+    /// assert_eq!(answer.read::<Result<u64, Refused>>()?, Err(Refused::TooLate));
+    /// assert!(answer.read::<u64>().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read<R: Reply>(&self) -> Result<R, DecodeError> {
+        R::from_response(self).map(R::from_answer)
     }
 }
 

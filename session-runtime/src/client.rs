@@ -121,7 +121,9 @@ impl<C: Call + ?Sized> Call for std::sync::Arc<C> {
 
 /// Why a call has no value to return. [`execution`](Self::execution) answers the one question that matters
 /// then: was the command executed?
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// `{:?}` gives the same words as `{}`, because that is what a `main` that returns it prints.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError<E = Never> {
     /// The handler refused. This is its answer.
@@ -151,7 +153,7 @@ pub enum ClientError<E = Never> {
     /// The client could not be stored, so the command was not sent; or could not be restored, so nobody knows what was
     /// under way. A client that is restored from bytes that were stored all the same sends the command.
     Storage(String),
-    /// The connection failed with the request under way.
+    /// The connection, or what is at its other end, failed with the request under way.
     Transport(String),
     /// The caller's time ran out with the request under way.
     TimedOut,
@@ -226,6 +228,12 @@ impl<E> From<RequestError> for ClientError<E> {
     }
 }
 
+impl<E: fmt::Debug> fmt::Debug for ClientError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl<E: fmt::Debug> fmt::Display for ClientError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -243,7 +251,7 @@ impl<E: fmt::Debug> fmt::Display for ClientError<E> {
             Self::NotSent(problem) => write!(f, "the request was not sent: {problem}"),
             Self::Storage(problem) => write!(f, "the client's stored bytes: {problem}"),
             Self::Transport(problem) => {
-                write!(f, "the connection failed with the request under way: {problem}")
+                write!(f, "no answer came, and the request may have been executed: {problem}")
             }
             Self::TimedOut => write!(f, "the time ran out with the request under way"),
         }

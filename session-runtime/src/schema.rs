@@ -162,14 +162,11 @@ impl Schema {
         for line in self.command_lines(version) {
             match stored.next() {
                 Some(found) if found == line => {}
-                found => {
-                    let found = found.unwrap_or("nothing there");
-                    return Err(format!("the snapshot has `{found}`, this build `{line}`"));
-                }
+                found => return Err(changed_line(found.unwrap_or("nothing more"), &line, version)),
             }
         }
         if let Some(found) = stored.next() {
-            return Err(format!("the snapshot has `{found}`, this build has nothing there"));
+            return Err(changed_line(found, "nothing more", version));
         }
         self.compare_state(text, version)
     }
@@ -207,6 +204,29 @@ impl Schema {
                  `#[state(dropped(\"{name}\"))]` if it was removed"
             )),
         }
+    }
+}
+
+/// How a snapshot's line and this build's differ, and what to do.
+fn changed_line(found: &str, line: &str, version: u32) -> String {
+    let is_command = |line: &str| line.starts_with("command ");
+    match (is_command(found), is_command(line)) {
+        (false, true) => format!(
+            "the snapshot does not have this build's `{line}`: mark it `#[since = {}]` if it is new",
+            version.saturating_add(1)
+        ),
+        (true, false) => format!(
+            "the snapshot has `{found}`, which this build has not: put it back in its place, because a command is \
+             never removed"
+        ),
+        (true, true) => format!(
+            "the snapshot has `{found}`, this build `{line}`: a command keeps its place, its fields and its reply; \
+             append what is new as a variant of its own with `#[since = {}]`",
+            version.saturating_add(1)
+        ),
+        (false, false) => format!(
+            "the snapshot has `{found}`, this build `{line}`: keep the type of the server requests, and append to it"
+        ),
     }
 }
 

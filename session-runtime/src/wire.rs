@@ -168,6 +168,9 @@ pub trait Reply {
         }
     }
 
+    /// What the handler returned, of what the answer says.
+    fn from_answer(answer: Result<Self::Accepted, Self::Rejected>) -> Self;
+
     /// Whether this response to a command, read and written again, is the same.
     #[doc(hidden)]
     fn check_response(command: &str, response: &Response) -> Result<(), String> {
@@ -193,6 +196,23 @@ impl<T: Wire> Reply for T {
     fn into_response(self) -> Result<Response, EncodeError> {
         Response::accepted(&self)
     }
+
+    fn from_response(response: &Response) -> Result<Result<T, Never>, DecodeError> {
+        match response.status {
+            Status::Accepted => codec::decode(&response.payload).map(Ok),
+            Status::Rejected => Err(DecodeError::Invalid(
+                "the handler rejected the command: read the answer as the `Result` that the handler returns"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn from_answer(answer: Result<T, Never>) -> Self {
+        match answer {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -205,6 +225,10 @@ impl<T: Wire, E: Rejection> Reply for Result<T, E> {
             Ok(value) => Response::accepted(&value),
             Err(rejection) => Response::rejected(&rejection),
         }
+    }
+
+    fn from_answer(answer: Self) -> Self {
+        answer
     }
 }
 

@@ -634,6 +634,10 @@ fn every_error_has_words_of_its_own() {
         errors.iter().map(ToString::to_string).chain(submit.iter().map(ToString::to_string)).collect();
     assert_eq!(words.len(), errors.len() + submit.len(), "{words:?}");
     assert!(words.iter().all(|words| words.len() > 15), "{words:?}");
+    // What a `main` prints that returns one.
+    for error in errors {
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 }
 
 #[test]

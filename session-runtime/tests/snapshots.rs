@@ -585,27 +585,27 @@ fn the_first_difference_of_commands_and_replies_is_named() {
     differs!(
         &[GET, PUT],
         REPLIES,
-        "the snapshot has `command 0 Put { key: String, value: u64 } -> ()`, this build `command 0 Get(String) -> Option<u64>`"
+        "the snapshot has `command 0 Put { key: String, value: u64 } -> ()`, this build `command 0 Get(String) -> Option<u64>`: a command keeps its place, its fields and its reply; append what is new as a variant of its own with `#[since = 2]`"
     );
     differs!(
         &[PUT],
         REPLIES,
-        "the snapshot has `command 1 Get(String) -> Option<u64>`, this build `server_request Never`"
+        "the snapshot has `command 1 Get(String) -> Option<u64>`, which this build has not: put it back in its place, because a command is never removed"
     );
     differs!(
         &[PUT, GET, command("Extra", Fields::Struct(&[]))],
         REPLIES,
-        "the snapshot has `server_request Never`, this build `command 2 Extra {} -> ?`"
+        "the snapshot does not have this build's `command 2 Extra {} -> ?`: mark it `#[since = 2]` if it is new"
     );
     differs!(
         &[PUT, GET],
         &[reply("Put", "()"), reply("Get", "u64")],
-        "the snapshot has `command 1 Get(String) -> Option<u64>`, this build `command 1 Get(String) -> u64`"
+        "the snapshot has `command 1 Get(String) -> Option<u64>`, this build `command 1 Get(String) -> u64`: a command keeps its place, its fields and its reply; append what is new as a variant of its own with `#[since = 2]`"
     );
     differs!(
         &[PUT, GET],
         &[Handler { internal: true, ..reply("Put", "()") }, reply("Get", "Option<u64>")],
-        "the snapshot has `command 0 Put { key: String, value: u64 } -> ()`, this build `command 0 internal Put { key: String, value: u64 } -> ()`"
+        "the snapshot has `command 0 Put { key: String, value: u64 } -> ()`, this build `command 0 internal Put { key: String, value: u64 } -> ()`: a command keeps its place, its fields and its reply; append what is new as a variant of its own with `#[since = 2]`"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use session_openraft::Node;
-use session_runtime::{Context, Deterministic, Rejection, SessionId, State, Timestamp, codec, state_machine};
+use session_runtime::{Context, Deterministic, Rejection, SessionId, State, Timestamp, state_machine};
 use std::collections::BTreeMap;
 
 #[state_machine]
@@ -68,8 +68,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let poll = PollClient::new(&client);
     poll.vote("tea".to_owned()).await?;
 
-    let response = node.internal(&PollCommand::Close).await?;
-    let votes: BTreeMap<String, u64> = codec::decode(&response.payload)?;
+    let votes: BTreeMap<String, u64> = node.internal(&PollCommand::Close).await?.read()?;
     println!("the poll is closed: {votes:?}");
     if let Some((id, notice)) = client.server_request().await {
         println!("server request {}: {notice:?}", id.0);

@@ -130,8 +130,11 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => sync_dir(above),
     }
-    // It is the one above that may not be written, or has no room.
-    .map_err(|error| StoreError::io(above.to_owned(), &error))
+    .map_err(|error| match StoreError::io(above.to_owned(), &error) {
+        StoreError::Io { kind, message, .. } => StoreError::Io { path: dir.to_owned(), kind, message },
+        // It is the one above that may not be written, or has no room.
+        error => error,
+    })
 }
 
 /// Makes a directory's names durable, where the operating system lets a directory be opened.

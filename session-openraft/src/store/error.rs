@@ -207,7 +207,7 @@ impl fmt::Display for StoreError {
                  between are missing; put the whole directory back from a backup",
                 path.display()
             ),
-            Self::Io { path, message, .. } => write!(f, "{}: {message}", path.display()),
+            Self::Io { path, message, .. } => write!(f, "{} cannot be used: {message}", path.display()),
         }
     }
 }

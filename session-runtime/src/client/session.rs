@@ -747,8 +747,10 @@ impl ClientSession {
         let saved: Saved = match bytes.split_first() {
             Some((&SAVED_VERSION, body)) => codec::decode_state(body)?,
             Some((version, _)) => {
-                let problem = format!("version {version} of a saved client; run a newer build");
-                return Err(DecodeError::Invalid(problem));
+                return Err(DecodeError::Invalid(format!(
+                    "a saved client begins with {SAVED_VERSION}, and these with {version}; look whether they are one, \
+                     and if so, run a newer build"
+                )));
             }
             None => return Err(DecodeError::Truncated),
         };

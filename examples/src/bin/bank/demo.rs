@@ -1,9 +1,8 @@
 //! The piece: a bank that is killed at the worst moment, and a client that asks again.
 
-use crate::machine::{Bank, BankClient};
+use crate::machine::{Bank, BankClient, Refused};
 use crate::notebook;
 use session_openraft::{Node, NodeClient};
-use session_runtime::codec;
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
@@ -77,7 +76,8 @@ fn balance(node: &Node<Bank>, account: u64) -> u64 {
 /// The answer to the request that was under way when the client was saved.
 async fn asked_again(client: &NodeClient<Bank>) -> Result<u64, Box<dyn Error>> {
     let (_request, answer) = client.recovered().await.ok_or("nothing was under way")?;
-    Ok(codec::decode(&answer?.payload)?)
+    let withdrawn = answer?.read::<Result<u64, Refused>>()?;
+    withdrawn.map_err(|refused| refused.to_string().into())
 }
 
 /// Withdraws, and aborts when the money is taken and before the answer is heard.

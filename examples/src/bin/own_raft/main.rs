@@ -9,7 +9,7 @@ mod server;
 
 use server::{Server, TillCommand};
 use session_runtime::client::{ClientConfig, ClientEvent, ClientMessage, ClientSession};
-use session_runtime::{Command, SessionStateMachine, Status, codec};
+use session_runtime::{Command, SessionStateMachine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::time::Duration;
@@ -89,9 +89,7 @@ impl World {
             while let Some(event) = self.client.event() {
                 match event {
                     ClientEvent::Ended { result, .. } => {
-                        let response = result?;
-                        assert_eq!(response.status, Status::Accepted);
-                        return Ok(codec::decode(&response.payload)?);
+                        return Ok(result?.read()?);
                     }
                     ClientEvent::Redirected { leader } => {
                         self.connected = leader.and_then(|id| id.parse().ok()).unwrap_or(self.connected);
