@@ -50,8 +50,17 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     /// Starts the client's timers, and waits until its session is open.
     pub(crate) async fn connect(service: Arc<Service<M>>, half: Half) -> Result<Self, ClientError> {
         let client = Self { service, half: Arc::new(half) };
-        tokio::spawn(keep_timers(Arc::clone(&client.service), Arc::clone(&client.half)));
-        client.half.opened().await?;
+        let Self { service, half } = &client;
+        service.spawn(keep_timers(Arc::clone(service), Arc::clone(half)))?;
+        let mut stopped = service.watch_stopped();
+        tokio::select! {
+            opened = half.opened() => opened?,
+            // Also where the timers have no runtime any more.
+            _ = stopped.wait_for(Option::is_some) => {
+                end_with(service, half);
+                half.opened().await?
+            }
+        };
         Ok(client)
     }
 
@@ -290,6 +299,11 @@ async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Servi
             _ = stopped.wait_for(Option::is_some) => break,
         }
     }
+    end_with(&service, &half);
+}
+
+/// A client of a node that has stopped ends.
+fn end_with<M: StateMachine + Send + Sync + 'static>(service: &Service<M>, half: &Half) {
     if let Some(reason) = service.stopped() {
         half.end(End::Stopped(reason));
     }

@@ -48,6 +48,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_moment_is_counted_from_the_start() {
+        let clock = Clock::new();
+        let before = clock.elapsed();
+        let moment = clock.at(Instant::now() + Duration::from_secs(1));
+        let second = Duration::from_secs(1);
+        assert!(before + second <= moment && moment <= clock.elapsed() + second, "{moment:?}");
+    }
+
+    #[test]
     fn a_leaders_time_goes_on_where_the_logs_has_come_to() {
         let day = Duration::from_hours(24);
         let Some(yesterday) = Instant::now().checked_sub(day) else { return };

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// [`shutdown`](crate::Node::shutdown) was called, or the node was dropped.
+    /// [`shutdown`](crate::Node::shutdown) was called, or the node was dropped, or the runtime it was opened in.
     Shutdown,
     /// The machine's own code panicked, or gave what cannot be encoded.
     Halted(Halted),

@@ -1,6 +1,6 @@
 //! What a leader does by itself: signs of life in one entry, ticks when a session is due, retries, snapshots.
 
-use crate::error::NodeError;
+use crate::error::{NodeError, Stopped};
 use crate::service::{Service, lock};
 use crate::store::LogStore;
 use crate::types::TypeConfig;
@@ -20,6 +20,7 @@ pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
     log: LogStore<TypeConfig>,
     mut engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
 ) {
+    let _ends = EndsWithRuntime(Arc::clone(&service));
     let mut stopped = service.watch_stopped();
     let mut keeper = Keeper { alive_at: Instant::now(), tried: 0, asked: 0, log, service };
     loop {
@@ -34,6 +35,15 @@ pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
         if let Err(error) = keeper.look().await {
             tracing::debug!("what was due has to wait: {error}");
         }
+    }
+}
+
+/// A task is dropped with its runtime, and then nothing of the node runs any more: nobody may wait for it.
+struct EndsWithRuntime<M: StateMachine + Send + Sync + 'static>(Arc<Service<M>>);
+
+impl<M: StateMachine + Send + Sync + 'static> Drop for EndsWithRuntime<M> {
+    fn drop(&mut self) {
+        self.0.stop(&Stopped::Shutdown);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::keeper;
 use crate::network::Alone;
 use crate::proposals;
 use crate::replica::{Position, Replica, SnapshotState};
-use crate::service::{Service, random};
+use crate::service::{Service, inside, random};
 use crate::store::{Disk, LogStore, Store};
 use crate::tasks;
 use crate::types::{Applied, TypeConfig, first_index};
@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// The one voter.
 const ME: u64 = 1;
@@ -110,13 +111,23 @@ pub struct Status {
 
 impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
     /// Opens the node of a directory, which is made if it does not exist.
+    ///
+    /// It runs in the tokio runtime that it is opened in, and ends with it. Who calls it, or a client of it, may be in
+    /// any runtime or in none.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, and in one without timers.
     pub async fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(Config::new(dir.as_ref())).await
     }
 
-    /// Opens a node that behaves as told, and waits until it has applied its whole log.
+    /// Opens a node that behaves as told, and waits until it has applied its whole log. Runs, and panics, where
+    /// [`open`](Self::open) does.
     #[tracing::instrument(name = "open", skip_all, fields(machine = M::SCHEMA.name, dir = ?config.dir))]
     pub async fn open_with(config: Config) -> Result<Self, OpenError> {
+        // Without timers tasks would panic one by one, and the rest would go on.
+        drop(tokio::time::sleep(Duration::ZERO));
         let mut store = match config.dir.clone() {
             // Opening reads and checks the whole log: not on a thread that others wait for.
             Some(dir) => tokio::task::spawn_blocking(move || Store::<TypeConfig>::open(dir))
@@ -209,6 +220,10 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     /// Takes a snapshot that covers all that is applied now, and returns the last entry it covers.
     #[tracing::instrument(skip(self))]
     pub async fn snapshot(&self) -> Result<u64, NodeError> {
+        inside(&self.runtime, self.take_snapshot()).await
+    }
+
+    async fn take_snapshot(&self) -> Result<u64, NodeError> {
         let mut snapshots = self.service.snapshots.subscribe();
         let mut stopped = self.service.watch_stopped();
         let applied = self.service.machine().last_applied();
@@ -279,7 +294,9 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     /// A node that is dropped is shut down, too, but later: its directory cannot be opened at once.
     pub async fn shutdown(&self) {
         shut_down(&self.service).await;
-        released(self.directory.as_ref()).await;
+        if let Some(directory) = self.directory.clone() {
+            released(directory).await;
+        }
     }
 }
 
@@ -293,11 +310,16 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
 }
 
 /// Waits until the directory can be opened again: openraft says that it has stopped before its last tasks have let go of
-/// the store.
-async fn released(directory: Option<&Weak<dyn Disk>>) {
-    while directory.is_some_and(|directory| directory.strong_count() > 0) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+/// the store. On a thread, because the runtime may be gone already, and its timers with it.
+async fn released(directory: Weak<dyn Disk>) {
+    let (tell, told) = oneshot::channel();
+    std::thread::spawn(move || {
+        while directory.strong_count() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        tell.send(())
+    });
+    told.await.ok();
 }
 
 async fn shut_down<M: StateMachine + Send + Sync + 'static>(service: &Service<M>) {

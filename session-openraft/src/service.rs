@@ -117,6 +117,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(&self.engine()?.raft)
     }
 
+    /// Runs a task where the engine runs, whoever asks for it, and for as long.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), NodeError> {
+        self.engine()?.runtime.spawn(task);
+        Ok(())
+    }
+
     fn engine(&self) -> Result<&Engine, NodeError> {
         self.engine.get().ok_or(NodeError::NotLeader { leader: None })
     }
@@ -234,14 +240,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
 
     /// Makes sure that the applied state holds all that was answered before now, anywhere.
     pub(crate) async fn read_index(&self) -> Result<(), NodeError> {
-        let mut read = pin!(self.raft()?.ensure_linearizable());
-        let runtime = &self.engine()?.runtime;
-        // It may set a timer, and whoever asks need not be in a runtime.
-        let read = poll_fn(|cx| {
-            let _inside = runtime.enter();
-            read.as_mut().poll(cx)
-        });
-        match read.await {
+        let read = self.raft()?.ensure_linearizable();
+        match inside(&self.engine()?.runtime, read).await {
             Ok(_) => Ok(()),
             Err(RaftError::Fatal(error)) => Err(self.fatal(&error)),
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
@@ -521,6 +521,16 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         }
         changed
     }
+}
+
+/// Waits for what may set timers. Whoever waits need not be in a runtime.
+pub(crate) async fn inside<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let _inside = runtime.enter();
+        future.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Half of an id is random already, so that half is its hash.
