@@ -599,22 +599,37 @@ mod tests {
     use super::*;
     use session_runtime::client::Execution;
 
-    #[tokio::test]
-    async fn what_was_under_way_in_a_stored_client_is_unknown_if_the_node_stops_first() {
-        let (now, config) = (Duration::ZERO, ClientConfig::default());
+    /// A half that was restored with so many requests under way.
+    fn restored(now: Duration, under_way: u64) -> Half {
+        let config = ClientConfig::default();
         let mut client = ClientSession::open(config.clone(), now);
         let Some(ClientMessage::Create { attempt, .. }) = client.poll(now) else {
             panic!("it opens a session")
         };
         client.receive(now, ServerMessage::Created { attempt, session: SessionId(7) });
-        for _ in 0..2 {
+        for _ in 0..under_way {
             client.submit(now, Bytes::from_static(b"payload")).unwrap();
         }
         let half = Half::restore(&client.save(10).unwrap().unwrap(), config, now).unwrap();
-        // Its own calls are told themselves.
         half.saved(now);
         assert!(half.save(10).unwrap().is_some());
         half.saved(now);
+        half
+    }
+
+    #[tokio::test]
+    async fn nothing_is_recovered_where_only_its_own_calls_are_under_way() {
+        let half = restored(Duration::ZERO, 0);
+        let _own = half.try_submit(Duration::ZERO, &Bytes::from_static(b"payload")).unwrap().unwrap();
+        let recovered = tokio::time::timeout(Duration::from_secs(10), half.recovered()).await;
+        assert_eq!(recovered.expect("it waits for the call"), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_under_way_in_a_stored_client_is_unknown_if_the_node_stops_first() {
+        let now = Duration::ZERO;
+        let half = restored(now, 2);
+        // Its own calls are told themselves.
         let own = half.try_submit(now, &Bytes::from_static(b"payload")).unwrap().unwrap();
         half.end(End::Stopped(Stopped::Shutdown));
         assert_eq!(own.answer.await.unwrap().unwrap_err().execution(), Execution::Unknown);
