@@ -290,8 +290,10 @@ async fn whoever_shares_a_node_can_shut_it_down_and_callers_are_told_so() {
     let error = bank.deposit(account, 1).await.unwrap_err();
     assert_eq!(error.execution(), Execution::Never);
     assert!(error.to_string().contains("the node was shut down"), "{error}");
-    let error = bank.balance(account).await.unwrap_err();
-    assert!(error.to_string().contains("the node was shut down"), "{error}");
+    for read in [bank.balance(account).await, BankClient::new(client.stale()).balance(account).await] {
+        let error = read.unwrap_err();
+        assert!(error.to_string().contains("the node was shut down"), "{error}");
+    }
     Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
 }
 
