@@ -52,12 +52,11 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
         let client = Self { service, half: Arc::new(half) };
         let Self { service, half } = &client;
         service.spawn(keep_timers(Arc::clone(service), Arc::clone(half)))?;
-        let mut stopped = service.watch_stopped();
         tokio::select! {
             opened = half.opened() => opened?,
             // Also where the timers have no runtime any more.
-            _ = stopped.wait_for(Option::is_some) => {
-                end_with(service, half);
+            reason = service.has_stopped() => {
+                half.end(End::Stopped(reason));
                 half.opened().await?
             }
         };
@@ -275,7 +274,6 @@ where
 
 /// Sends what a client's timers say: keep-alives, acknowledgments, and again what has no answer.
 async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Service<M>>, half: Arc<Half>) {
-    let mut stopped = service.watch_stopped();
     while !half.is_over() {
         let (messages, wake) = half.poll(service.clock.elapsed());
         for message in messages {
@@ -296,16 +294,8 @@ async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Servi
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = half.timers.notified() => {}
-            _ = stopped.wait_for(Option::is_some) => break,
+            reason = service.has_stopped() => half.end(End::Stopped(reason)),
         }
-    }
-    end_with(&service, &half);
-}
-
-/// A client of a node that has stopped ends.
-fn end_with<M: StateMachine + Send + Sync + 'static>(service: &Service<M>, half: &Half) {
-    if let Some(reason) = service.stopped() {
-        half.end(End::Stopped(reason));
     }
 }
 

@@ -21,12 +21,11 @@ pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
     mut engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
 ) {
     let _ends = EndsWithRuntime(Arc::clone(&service));
-    let mut stopped = service.watch_stopped();
     let mut keeper = Keeper { alive_at: Instant::now(), tried: 0, asked: 0, log, service };
     loop {
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
-            _ = stopped.wait_for(Option::is_some) => return,
+            _ = keeper.service.has_stopped() => return,
             // It says nothing of these any more once its task has ended, and then nobody may wait for it.
             changed = engine.changed() => if changed.is_err() {
                 return keeper.service.ended();

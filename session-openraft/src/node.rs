@@ -225,7 +225,6 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
     async fn take_snapshot(&self) -> Result<u64, NodeError> {
         let mut snapshots = self.service.snapshots.subscribe();
-        let mut stopped = self.service.watch_stopped();
         let applied = self.service.machine().last_applied();
         let before = snapshots.borrow_and_update().tried;
         let covers = |state: &SnapshotState| {
@@ -242,9 +241,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
                     Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
                     Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
                 },
-                _ = stopped.wait_for(Option::is_some) => {
-                    return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
-                }
+                reason = self.service.has_stopped() => return Err(NodeError::Stopped(reason)),
                 () = tokio::time::sleep(ASK_AGAIN) => {}
             }
         }
@@ -277,9 +274,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
 
     /// Waits until the node stops, and says why.
     pub async fn stopped(&self) -> Stopped {
-        let mut stopped = self.service.watch_stopped();
-        let reason = stopped.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        reason.unwrap_or(Stopped::Shutdown)
+        self.service.has_stopped().await
     }
 
     /// Looks at the wrapped machine as it is applied now. Entries wait while it looks, and so may the thread of a caller,
@@ -438,10 +433,9 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         },
         "the log is applied",
     );
-    let mut stopped_watch = service.watch_stopped();
     tokio::select! {
         led = led => { led.map_err(|error| fatal(service, &error))?; }
-        _ = stopped_watch.wait_for(Option::is_some) => return Err(fatal(service, &Stopped::Shutdown)),
+        reason = service.has_stopped() => return Err(reason.into()),
     }
     service.clock.lead_from(service.machine().time());
     service.count_from_here();

@@ -153,8 +153,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         self.stopped.borrow().clone()
     }
 
-    pub(crate) fn watch_stopped(&self) -> watch::Receiver<Option<Stopped>> {
-        self.stopped.subscribe()
+    /// Waits until the node stops.
+    pub(crate) async fn has_stopped(&self) -> Stopped {
+        let mut stopped = self.stopped.subscribe();
+        let reason = stopped.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        // The other end is here, and cannot be gone.
+        reason.unwrap_or(Stopped::Shutdown)
     }
 
     /// The node stops, for the first reason there is: everybody who waits is told at once.

@@ -227,6 +227,32 @@ async fn a_node_given_up_while_it_opens_lets_go_of_its_directory() {
     }
 }
 
+/// Whatever an application may want to do in a task of its own.
+#[tokio::test]
+async fn everything_can_be_waited_for_in_a_task() {
+    fn in_a_task<T: Send>(future: T) -> T {
+        future
+    }
+    let node = in_a_task(Node::<Bank>::open_with(Config::in_memory())).await.unwrap();
+    let client = in_a_task(node.client()).await.unwrap();
+    let bank = BankClient::new(client.saving(|_| Ok(())));
+    in_a_task(bank.open("ada".to_owned())).await.unwrap();
+    in_a_task(bank.balance(1)).await.unwrap();
+    in_a_task(BankClient::new(client.stale()).balance(1)).await.unwrap();
+    drop(in_a_task(client.server_request()));
+    drop(in_a_task(client.server_requests()));
+    drop(in_a_task(client.recovered()));
+    let saved = client.save(1).unwrap();
+    drop(in_a_task(node.resume(&saved)));
+    in_a_task(client.close()).await;
+    in_a_task(node.internal(&BankCommand::Audit)).await.unwrap();
+    in_a_task(node.configure(Limits::default())).await.unwrap();
+    in_a_task(node.upgrade(2)).await.unwrap();
+    in_a_task(node.snapshot()).await.unwrap();
+    drop(in_a_task(node.stopped()));
+    in_a_task(node.shutdown()).await;
+}
+
 #[test]
 fn a_runtime_without_timers_is_refused_before_anything_is_made() {
     let (room, runtime) = (dir(), tokio::runtime::Builder::new_current_thread().build().unwrap());
