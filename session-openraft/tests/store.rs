@@ -11,6 +11,8 @@ use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader, Vot
 use session_openraft::TypeConfig;
 use session_openraft::store::{Store, StoreError};
 use std::collections::BTreeMap;
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -357,6 +359,8 @@ fn a_directory_is_made_locked_and_unlocked() {
     let place = TempDir::new().expect("a directory");
     let dir = place.path().join("some").join("where");
     let store = Store::<TypeConfig>::open(&dir).expect("a new directory");
+    let theirs = dir.join("probe.tmp");
+    std::fs::write(&theirs, "text").expect("a file");
     let error = Store::<TypeConfig>::open(&dir).expect_err("it is open");
     assert_eq!(error, StoreError::Locked { path: dir.join("lock") });
     assert!(error.to_string().contains("another node has this directory open"));
@@ -366,6 +370,58 @@ fn a_directory_is_made_locked_and_unlocked() {
     assert!(matches!(Store::<TypeConfig>::open(&dir), Err(StoreError::Locked { .. })));
     drop(log);
     Store::<TypeConfig>::open(&dir).expect("it is closed");
+    assert_eq!(std::fs::read(&theirs).expect("the file"), b"text");
+}
+
+/// Where another process, or this one, puts something else in the place of an open directory.
+#[cfg(unix)]
+#[test]
+fn a_directory_that_was_moved_gets_no_snapshot_and_nor_does_what_took_its_place() {
+    let place = TempDir::new().expect("a directory");
+    let (dir, moved) = (place.path().join("a"), place.path().join("moved"));
+    let mut store = Store::<TypeConfig>::open(&dir).expect("a store");
+    block_on(fill(&mut store));
+    std::fs::rename(&dir, &moved).expect("a move");
+    for replaced in [false, true] {
+        let other = replaced.then(|| Store::<TypeConfig>::open(&dir).expect("another store"));
+        let names = |dir: &Path| names(dir).unwrap_or_default();
+        let before = (names(&dir), names(&moved));
+        let error = store.snapshots.save(30, &snapshot(10).with_engine(1, Bytes::new())).unwrap_err();
+        assert!(error.to_string().contains("a/snapshot-30-1.session"), "{error}");
+        assert!(error.to_string().contains("was moved, replaced or removed"), "{error}");
+        assert_eq!((names(&dir), names(&moved)), before);
+        drop(other);
+    }
+    // The log is the same file, wherever it is.
+    block_on(store.log.blocking_append([entry(43, 300)])).expect("an append");
+    drop(store);
+    let mut store = Store::<TypeConfig>::open(&moved).expect("the store");
+    let state = block_on(store.log.get_log_state()).expect("a state");
+    assert_eq!((store.snapshots.index(), state.last_log_id), (Some(20), Some(id(43))));
+}
+
+#[cfg(unix)]
+fn names(dir: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+    let names: std::io::Result<Vec<_>> = std::fs::read_dir(dir)?.map(|file| Ok(file?.file_name())).collect();
+    names.map(|mut names| {
+        names.sort();
+        names
+    })
+}
+
+/// A process may go elsewhere while it has a node open.
+#[cfg(unix)]
+#[test]
+fn a_relative_path_is_of_where_the_process_was() {
+    let place = TempDir::new().expect("a directory");
+    let here = std::env::current_dir().expect("a directory");
+    let above: PathBuf = here.components().skip(1).map(|_| "..").collect();
+    let dir = place.path().join("node");
+    let relative = above.join(dir.strip_prefix("/").expect("an absolute path"));
+    let _store = Store::<TypeConfig>::open(&relative).expect("a store");
+    let Err(StoreError::Locked { path }) = Store::<TypeConfig>::open(&relative) else { panic!("it is open") };
+    assert!(path.is_absolute(), "{}", path.display());
+    assert!(dir.join("store").exists());
 }
 
 #[test]

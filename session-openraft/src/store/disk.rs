@@ -7,7 +7,7 @@ use redb::backends::FileBackend;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// One directory. A file made, renamed or removed is so for good once the directory is synced, and what was
 /// written to a file once the file is.
@@ -76,10 +76,14 @@ fn fill<E: From<io::Error>>(
 /// A directory of the file system, locked.
 #[derive(Debug)]
 pub struct Folder {
+    /// Absolute: a relative path means another directory once the process goes elsewhere.
     dir: PathBuf,
     /// Locked for as long as it is open.
-    _lock: File,
+    lock: File,
 }
+
+/// The lock's file.
+const LOCK: &str = "lock";
 
 impl Folder {
     /// Makes the directory if it is missing, and locks it.
@@ -89,13 +93,14 @@ impl Folder {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "its name is empty; name a directory");
             return Err(refused(Path::new("the node's directory"), &error));
         }
+        let dir = &path::absolute(dir).map_err(|error| refused(dir, &error))?;
         match fs::metadata(dir) {
             Ok(found) if !found.is_dir() => return Err(StoreError::NotADirectory { path: dir.to_owned() }),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => make_dir(dir)?,
             Err(error) => return Err(refused(dir, &error)),
         }
-        let path = dir.join("lock");
+        let path = dir.join(LOCK);
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -105,16 +110,43 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => {
                 // Snapshots are new files. Better to know now than when one is due.
-                let probe = dir.join("probe.tmp");
+                let probe = dir.join(format!("{LOCK}{UNFINISHED}"));
                 File::create(&probe)
                     .and_then(|_| fs::remove_file(&probe))
                     .map_err(|error| refused(dir, &error))?;
-                Ok(Self { dir: dir.to_owned(), _lock: lock })
+                Ok(Self { dir: dir.clone(), lock })
             }
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path }),
             Err(TryLockError::Error(error)) => Err(refused(&path, &error)),
         }
     }
+}
+
+impl Folder {
+    /// Where a file is, as long as the directory is where it was opened. Another may have taken its place, and be
+    /// another node's.
+    fn find(&self, name: &str) -> io::Result<PathBuf> {
+        match fs::metadata(self.dir.join(LOCK)) {
+            Ok(found) if is_same(&found, &self.lock.metadata()?) => Ok(self.dir.join(name)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Err(io::Error::other(
+                "its directory was moved, replaced or removed while this node has it open; stop the node, and open it \
+                 where its directory is now",
+            )),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Elsewhere a directory stays where it is while a file in it is open.
+#[cfg(not(unix))]
+fn is_same(_: &fs::Metadata, _: &fs::Metadata) -> bool {
+    true
 }
 
 /// Makes a directory and those above it, durably.
@@ -149,7 +181,7 @@ impl Disk for Folder {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
+        for entry in fs::read_dir(self.find("")?)? {
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
@@ -157,27 +189,27 @@ impl Disk for Folder {
 
     fn database(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
         let file =
-            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(self.path(name))?;
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(self.find(name)?)?;
         Ok(Box::new(FileBackend::new(file).map_err(|error| io::Error::other(error.to_string()))?))
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(File::open(self.path(name))?))
+        Ok(Box::new(File::open(self.find(name)?)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn SyncedFile>> {
-        Ok(Box::new(File::create(self.path(name))?))
+        Ok(Box::new(File::create(self.find(name)?)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
+        fs::rename(self.find(from)?, self.find(to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path(name))
+        fs::remove_file(self.find(name)?)
     }
 
     fn sync(&self) -> io::Result<()> {
-        sync_dir(&self.dir)
+        sync_dir(&self.find("")?)
     }
 }
