@@ -8,7 +8,7 @@ use crate::keeper;
 use crate::network::Alone;
 use crate::proposals;
 use crate::replica::{Position, Replica, SnapshotState};
-use crate::service::{Service, inside, random};
+use crate::service::{Service, random};
 use crate::store::{Disk, LogStore, Store};
 use crate::tasks;
 use crate::types::{Applied, TypeConfig, first_index};
@@ -220,31 +220,8 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     /// Takes a snapshot that covers all that is applied now, and returns the last entry it covers.
     #[tracing::instrument(skip(self))]
     pub async fn snapshot(&self) -> Result<u64, NodeError> {
-        inside(&self.runtime, self.take_snapshot()).await
-    }
-
-    async fn take_snapshot(&self) -> Result<u64, NodeError> {
-        let mut snapshots = self.service.snapshots.subscribe();
-        let applied = self.service.machine().last_applied();
-        let before = snapshots.borrow_and_update().tried;
-        let covers = |state: &SnapshotState| {
-            state.tried != before && (state.problem.is_some() || state.index >= applied)
-        };
-        loop {
-            // openraft takes one at a time, and does not hear this while it is at one that began before.
-            let asked = self.service.raft()?.trigger().snapshot().await;
-            if asked.is_err() {
-                return Err(NodeError::Stopped(self.service.stopped().unwrap_or(Stopped::Shutdown)));
-            }
-            tokio::select! {
-                state = snapshots.wait_for(covers) => return match state {
-                    Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
-                    Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
-                },
-                reason = self.service.has_stopped() => return Err(NodeError::Stopped(reason)),
-                () = tokio::time::sleep(ASK_AGAIN) => {}
-            }
-        }
+        let service = Arc::clone(&self.service);
+        self.service.run(async move { take_snapshot(&service).await }).await?
     }
 
     /// How the node is doing.
@@ -300,6 +277,29 @@ impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
         if self.service.stopped().is_none() {
             let service = Arc::clone(&self.service);
             self.runtime.spawn(async move { shut_down(&service).await });
+        }
+    }
+}
+
+async fn take_snapshot<M: StateMachine + Send + Sync + 'static>(
+    service: &Service<M>,
+) -> Result<u64, NodeError> {
+    let mut snapshots = service.snapshots.subscribe();
+    let applied = service.machine().last_applied();
+    let before = snapshots.borrow_and_update().tried;
+    let covers =
+        |state: &SnapshotState| state.tried != before && (state.problem.is_some() || state.index >= applied);
+    loop {
+        // openraft takes one at a time, and does not hear this while it is at one that began before.
+        let asked = service.raft()?.trigger().snapshot().await;
+        asked.map_err(|error| service.fatal(error))?;
+        tokio::select! {
+            state = snapshots.wait_for(covers) => return match state {
+                Ok(state) => state.problem.clone().map_or(Ok(state.index), |problem| Err(NodeError::Snapshot(problem))),
+                Err(_) => Err(NodeError::Stopped(Stopped::Shutdown)),
+            },
+            reason = service.has_stopped() => return Err(NodeError::Stopped(reason)),
+            () = tokio::time::sleep(ASK_AGAIN) => {}
         }
     }
 }
@@ -439,6 +439,7 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
     }
     service.clock.lead_from(service.machine().time());
     service.count_from_here();
+    tokio::spawn(keeper::keep(Arc::clone(service), log, raft.server_metrics()));
     tokio::spawn(proposals::keep(Arc::clone(service)));
     if service.machine().last_applied() == 0 {
         // A log that begins, or began and came no further: the first entry sets the limits and the seed.
@@ -447,7 +448,6 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
         let configure = RaftAction::Configure { limits, seed: Some(seed) };
         service.write(configure).await.map_err(|error| fatal(service, &error))?;
     }
-    tokio::spawn(keeper::keep(Arc::clone(service), log, raft.server_metrics()));
     Ok(())
 }
 

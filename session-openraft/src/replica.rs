@@ -235,7 +235,12 @@ impl Builder {
         let index = taken.position.last.map_or(0, |last| last.index);
         let started = Instant::now();
         let saved = tokio::task::spawn_blocking(move || snapshots.save(index, &snapshot)).await;
-        let bytes = saved.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())?;
+        let bytes = match saved {
+            Ok(saved) => saved.map_err(|error| error.to_string())?,
+            Err(panic) if panic.is_panic() => return Err(panic.to_string()),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
+        };
         metrics::snapshot_written(bytes, started.elapsed());
         Ok(taken)
     }

@@ -22,7 +22,6 @@ use session_runtime::{
     SessionId, SessionKey, SessionStateMachine, StateMachine,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher};
 use std::iter;
 use std::pin::pin;
@@ -123,6 +122,18 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
+    /// Waits for what may set timers. Whoever waits need not be in a runtime, and the node's own may end meanwhile.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, NodeError> {
+        let runtime = &self.engine()?.runtime;
+        if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+            return Ok(work.await);
+        }
+        runtime.spawn(work).await.map_err(|_| self.fatal(Fatal::Stopped))
+    }
+
     fn engine(&self) -> Result<&Engine, NodeError> {
         self.engine.get().ok_or(NodeError::NotLeader { leader: None })
     }
@@ -188,20 +199,38 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         self.log.set(log).ok();
     }
 
-    /// Why the node stops if openraft says that it does; our own reason, if we have one, says more.
-    pub(crate) fn reason(&self, problem: &impl ToString) -> Stopped {
+    /// Why the node stops, as far as the machine or the store knows.
+    fn known_reason(&self) -> Option<Stopped> {
         let failed = || self.log.get().and_then(Synced::failed).map(Stopped::Store);
-        self.stopped().or_else(failed).unwrap_or_else(|| Stopped::Storage(problem.to_string()))
+        self.stopped().or_else(failed)
     }
 
-    fn fatal(&self, error: &Fatal<u64>) -> NodeError {
-        self.stop(&self.reason(error));
-        NodeError::Stopped(self.stopped().unwrap_or(Stopped::Shutdown))
+    /// Why the node stops if openraft says that it does; our own reason, if we have one, says more. Where the runtime
+    /// ends, what openraft says is only how its tasks took that.
+    pub(crate) fn reason(&self, problem: &impl ToString) -> Stopped {
+        self.known_reason().unwrap_or_else(|| match self.engine.get() {
+            Some(engine) if has_ended(&engine.runtime) => Stopped::Shutdown,
+            _ => Stopped::Storage(problem.to_string()),
+        })
     }
 
-    /// The engine has ended without a word of the machine's or the store's.
+    /// What openraft said when it ended. It says nothing where one of its tasks panicked, or was dropped.
+    fn last_words(&self) -> Option<Fatal<u64>> {
+        let engine = self.engine.get()?;
+        engine.raft.metrics().borrow().running_state.clone().err()
+    }
+
+    /// What a caller is told who finds that openraft has ended. The keeper tells everybody else, unless it ended, too.
+    pub(crate) fn fatal(&self, error: Fatal<u64>) -> NodeError {
+        NodeError::Stopped(match self.last_words().unwrap_or(error) {
+            Fatal::Stopped => self.known_reason().unwrap_or(Stopped::Shutdown),
+            error => self.reason(&error),
+        })
+    }
+
+    /// The engine has ended, and nobody told it to.
     pub(crate) fn ended(&self) {
-        self.fatal(&Fatal::Stopped);
+        self.stop(&self.reason(&self.last_words().unwrap_or(Fatal::Panicked)));
     }
 
     // Into the log.
@@ -217,8 +246,8 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     pub(crate) fn give(&self, proposal: Proposal) -> Result<Option<Told>, NodeError> {
         let asked = pin!(self.raft()?.client_write_ff(proposal));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(written) => written.map_err(|error| self.fatal(&error)),
-            Poll::Pending => Err(self.fatal(&Fatal::Stopped)),
+            Poll::Ready(written) => written.map_err(|error| self.fatal(error)),
+            Poll::Pending => Err(self.fatal(Fatal::Stopped)),
         }
     }
 
@@ -235,19 +264,16 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
             }
             Some(Err(error)) => NodeError::Refused(error.to_string()),
             // The engine's task has ended, and says why elsewhere.
-            None => match self.stopped() {
-                Some(stopped) => NodeError::Stopped(stopped),
-                None => self.fatal(&Fatal::Stopped),
-            },
+            None => self.fatal(Fatal::Stopped),
         })
     }
 
     /// Makes sure that the applied state holds all that was answered before now, anywhere.
     pub(crate) async fn read_index(&self) -> Result<(), NodeError> {
-        let read = self.raft()?.ensure_linearizable();
-        match inside(&self.engine()?.runtime, read).await {
+        let raft = self.raft()?.clone();
+        match self.run(async move { raft.ensure_linearizable().await }).await? {
             Ok(_) => Ok(()),
-            Err(RaftError::Fatal(error)) => Err(self.fatal(&error)),
+            Err(RaftError::Fatal(error)) => Err(self.fatal(error)),
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
                 Err(NodeError::NotLeader { leader: forward.leader_node.map(|node| node.addr) })
             }
@@ -527,14 +553,12 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
     }
 }
 
-/// Waits for what may set timers. Whoever waits need not be in a runtime.
-pub(crate) async fn inside<T>(runtime: &Handle, future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        let _inside = runtime.enter();
-        future.as_mut().poll(cx)
-    })
-    .await
+/// Whether a runtime ends, or has ended: it drops at once what it is given then.
+fn has_ended(runtime: &Handle) -> bool {
+    let probe = runtime.spawn(std::future::pending::<()>());
+    let dropped = probe.is_finished();
+    probe.abort();
+    dropped
 }
 
 /// Half of an id is random already, so that half is its hash.

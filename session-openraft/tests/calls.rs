@@ -2,12 +2,13 @@
 
 mod support;
 
-use session_openraft::{Config, Node, NodeClient};
+use session_openraft::{Config, Node, NodeClient, Stopped};
 use session_runtime::client::{Call, ClientConfig, ClientError, Execution};
 use session_runtime::{Command, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -313,9 +314,97 @@ fn a_node_ends_with_its_runtime_and_whoever_waits_is_told() {
     assert!(block_on(node.client()).is_err());
     assert!(block_on(node.snapshot()).is_err());
     assert!(block_on(node.internal(&BankCommand::Audit)).is_err());
-    block_on(node.stopped());
+    assert_eq!(block_on(node.stopped()), Stopped::Shutdown);
     block_on(node.shutdown());
     // Nobody holds its directory any more.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await });
+}
+
+#[test]
+fn whoever_asks_while_a_runtime_ends_is_told_so() {
+    let watchdog = Watchdog::start();
+    for round in 0..100_u64 {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let node = Arc::new(runtime.block_on(Node::<Bank>::open_with(Config::in_memory())).unwrap());
+        let client = Arc::new(runtime.block_on(node.client()).unwrap());
+        let ask = |ask: fn(&Node<Bank>, &NodeClient<Bank>) -> Option<String>| {
+            let (node, client) = (Arc::clone(&node), Arc::clone(&client));
+            std::thread::spawn(move || {
+                loop {
+                    if let Some(error) = ask(&node, &client) {
+                        return error;
+                    }
+                }
+            })
+        };
+        let threads = [
+            ask(|_, client| {
+                block_on(BankClient::new(client).balance(1)).err().map(|error| error.to_string())
+            }),
+            ask(|_, client| block_on(call(client)).err().map(|error| error.to_string())),
+            ask(|node, _| block_on(node.snapshot()).err().map(|error| error.to_string())),
+            ask(|node, _| block_on(node.client()).err().map(|error| error.to_string())),
+        ];
+        std::thread::sleep(Duration::from_micros(round * 50));
+        runtime.shutdown_background();
+        for thread in threads {
+            let error = thread.join().expect("it is told, and does not panic");
+            assert!(error.contains("the node was shut down"), "round {round}: {error}");
+        }
+        assert_eq!(block_on(node.stopped()), Stopped::Shutdown, "round {round}");
+        watchdog.lives();
+    }
+}
+
+#[test]
+fn a_node_stops_while_snapshots_are_taken_of_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
+    let watchdog = Watchdog::start();
+    for _ in 0..300 {
+        runtime.block_on(async {
+            let node = Arc::new(Node::<Bank>::open_with(Config::in_memory()).await.unwrap());
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..6 {
+                let node = Arc::clone(&node);
+                tasks.spawn(async move { while node.snapshot().await.is_ok() {} });
+            }
+            tokio::time::sleep(Duration::from_micros(300)).await;
+            for _ in 0..3 {
+                let node = Arc::clone(&node);
+                tasks.spawn(async move { node.shutdown().await });
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended.unwrap();
+            }
+        });
+        watchdog.lives();
+    }
+}
+
+/// Ends the process if nothing moves: threads that wait for each other cannot be given up.
+struct Watchdog(std::sync::mpsc::Sender<()>);
+
+impl Watchdog {
+    fn start() -> Self {
+        let (lives, alive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            loop {
+                match alive.recv_timeout(Duration::from_mins(1)) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        eprintln!("nothing moves for a minute");
+                        std::process::exit(101);
+                    }
+                }
+            }
+        });
+        Self(lives)
+    }
+
+    fn lives(&self) {
+        self.0.send(()).ok();
+    }
 }
