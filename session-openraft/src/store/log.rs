@@ -323,10 +323,11 @@ impl<C: LogTypes> RaftLogStorage<C> for LogStore<C> {
         Ok(self.state().vote)
     }
 
-    /// Never synced for its own sake: it only lets a start apply early what it would apply in any case.
+    /// Never synced for its own sake: it only lets a start apply early what it would apply in any case. A voter that is
+    /// alone commits its whole log as it starts, so for it this is not even written.
     async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Result<(), StorageError<u64>> {
         self.state().committed = committed;
-        if let Some(written) = &self.shared.written {
+        if let (Some(written), false) = (&self.shared.written, self.early) {
             written.writer.committed(committed);
         }
         Ok(())
