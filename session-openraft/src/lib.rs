@@ -66,6 +66,7 @@
 //! Handlers that panic are caught, so builds need `panic = "unwind"`, Rust's default; and `overflow-checks = true` in every
 //! profile, so that overflow means the same in each.
 
+mod bell;
 mod client;
 mod clock;
 mod config;

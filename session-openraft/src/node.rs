@@ -1,5 +1,6 @@
 //! A node: the machine, its log and its clients, in one process.
 
+use crate::bell::{self, Bell, Listener};
 use crate::client::NodeClient;
 use crate::config::Config;
 use crate::error::{NodeError, OpenError, Stopped};
@@ -117,7 +118,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, and in one without timers.
+    /// Outside of a tokio runtime, and in one without timers and I/O: its builder has to be told `enable_all`.
     pub async fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(Config::new(dir.as_ref())).await
     }
@@ -126,8 +127,9 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
     /// [`open`](Self::open) does.
     #[tracing::instrument(name = "open", skip_all, fields(machine = M::SCHEMA.name, dir = ?config.dir))]
     pub async fn open_with(config: Config) -> Result<Self, OpenError> {
-        // Without timers tasks would panic one by one, and the rest would go on.
+        // Here, because without timers tasks would panic one by one, and the rest would go on.
         drop(tokio::time::sleep(Duration::ZERO));
+        let bell = bell::bell().ok();
         let mut store = match config.dir.clone() {
             // Opening reads and checks the whole log: not on a thread that others wait for.
             Some(dir) => tokio::task::spawn_blocking(move || Store::<TypeConfig>::open(dir))
@@ -149,7 +151,7 @@ impl<M: StateMachine + Default + Send + Sync + 'static> Node<M> {
         let replica = Replica::new(Arc::clone(&service), store.snapshots, synced, position, snapshot);
         // Whoever gives up from here on drops it, which shuts it down.
         let node = Self { service, directory, runtime: tokio::runtime::Handle::current() };
-        if let Err(error) = begin(&node.service, log, replica).await {
+        if let Err(error) = begin(&node.service, bell, log, replica).await {
             node.shutdown().await;
             return Err(error);
         }
@@ -389,10 +391,11 @@ async fn last_index(
 /// Starts the engine, and keeps what is skipped once that has helped. Nobody was answered before.
 async fn begin<M: StateMachine + Send + Sync + 'static>(
     service: &Arc<Service<M>>,
+    bell: Option<(Bell, Listener)>,
     log: LogStore<TypeConfig>,
     replica: Replica<M>,
 ) -> Result<(), OpenError> {
-    start(service, log.clone(), replica).await?;
+    start(service, bell, log.clone(), replica).await?;
     let skip = &service.config.skip;
     if skip.is_empty() { Ok(()) } else { Ok(log.add_skips(skip.iter().copied()).await?) }
 }
@@ -400,6 +403,7 @@ async fn begin<M: StateMachine + Send + Sync + 'static>(
 /// Starts openraft, and waits until this node leads and has applied its log.
 async fn start<M: StateMachine + Send + Sync + 'static>(
     service: &Arc<Service<M>>,
+    bell: Option<(Bell, Listener)>,
     mut log: LogStore<TypeConfig>,
     replica: Replica<M>,
 ) -> Result<(), OpenError> {
@@ -415,7 +419,7 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
     };
     let config = Arc::new(config.validate().map_err(|error| stopped(&error))?);
     let last = log.get_log_state().await.map_err(|error| stopped(&error))?.last_log_id;
-    let (raft, tasks) = tasks::make(Raft::new(ME, config, Alone, log.clone(), replica)).await;
+    let (raft, tasks) = tasks::make(bell, Raft::new(ME, config, Alone, log.clone(), replica)).await;
     let raft = raft.map_err(|error| fatal(service, &error))?;
     service.connect(raft.clone(), tasks);
     if last.is_none() {

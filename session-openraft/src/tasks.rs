@@ -1,9 +1,11 @@
 //! How openraft's tasks run: by tokio, or by a caller who has something for them.
 
+use crate::bell::{Bell, Listener};
 use crate::service::lock;
 use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -25,10 +27,17 @@ use tokio::task::{try_id, unconstrained};
 /// several, a leader would miss its heartbeats, so their engines have to be made without this.
 pub(crate) struct EngineTasks {
     tasks: Vec<Task>,
-    /// Whether whoever runs one runs all.
-    together: AtomicBool,
+    common: Arc<Common>,
     /// Where they run, whoever runs them.
     runtime: Handle,
+}
+
+/// What the tasks have in common.
+struct Common {
+    /// Whether whoever runs one runs all.
+    together: AtomicBool,
+    /// Wakes tokio's, from a thread that is none of its own.
+    bell: Option<Bell>,
 }
 
 type Spawned = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -42,30 +51,49 @@ struct Task {
 }
 
 /// Makes an engine, and gives its tasks for as long as tokio has them.
-pub(crate) async fn make<T>(engine: impl Future<Output = T>) -> (T, Weak<EngineTasks>) {
+pub(crate) async fn make<T>(
+    bell: Option<(Bell, Listener)>,
+    engine: impl Future<Output = T>,
+) -> (T, Weak<EngineTasks>) {
+    let (bell, listener) = bell.unzip();
+    let common = Arc::new(Common { together: AtomicBool::new(false), bell });
     let spawned = Arc::<Mutex<Vec<Spawned>>>::default();
     let engine = SPAWNED.scope(Arc::clone(&spawned), engine).await;
-    let tasks = std::mem::take(&mut *lock(&spawned)).into_iter().map(Task::new).collect();
-    let tasks = Arc::new(EngineTasks { tasks, together: AtomicBool::new(false), runtime: Handle::current() });
+    let task = |future| Task::new(future, Arc::clone(&common));
+    let tasks = std::mem::take(&mut *lock(&spawned)).into_iter().map(task).collect();
+    let tasks = Arc::new(EngineTasks { tasks, common, runtime: Handle::current() });
     for place in 0..tasks.tasks.len() {
         let tasks = Arc::clone(&tasks);
         tokio::spawn(poll_fn(move |cx| tasks.poll(&tasks.tasks[place], cx)));
     }
     // They hold whatever they need of the node, so nobody else may keep them.
-    (engine, Arc::downgrade(&tasks))
+    let tasks = Arc::downgrade(&tasks);
+    if let Some(listener) = listener {
+        tokio::spawn(listen(listener, Weak::clone(&tasks)));
+    }
+    (engine, tasks)
+}
+
+/// Wakes tokio's tasks when the bell is rung, for as long as there are some.
+async fn listen(mut listener: Listener, tasks: Weak<EngineTasks>) {
+    while listener.rung().await.is_ok()
+        && let Some(tasks) = tasks.upgrade()
+    {
+        tasks.tasks.iter().filter(|task| task.state.is_woken()).for_each(|task| task.state.wake_tokio());
+    }
 }
 
 impl EngineTasks {
     /// Does the work of a caller who is alone, and then runs the tasks that it woke and those that they wake, each once
     /// at most. What is left is tokio's.
     pub(crate) fn run_after<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.together.store(true, Ordering::Relaxed);
+        self.common.together.store(true, Ordering::Relaxed);
         self.run_together(work)
     }
 
     /// Does the work of several callers. tokio runs the tasks that it wakes.
     pub(crate) fn wake_by<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.together.store(false, Ordering::Relaxed);
+        self.common.together.store(false, Ordering::Relaxed);
         work()
     }
 
@@ -89,7 +117,7 @@ impl EngineTasks {
     fn poll(&self, task: &Task, cx: &mut Context<'_>) -> Poll<()> {
         // First, so that whoever holds it, or wakes it, finds the waker from here on.
         *lock(&task.state.tokio) = Some(cx.waker().clone());
-        if self.together.load(Ordering::Relaxed) {
+        if self.common.together.load(Ordering::Relaxed) {
             self.run_together(|| ());
         } else if let Some(held) = task.hold()
             && task.state.take_wake()
@@ -100,9 +128,23 @@ impl EngineTasks {
     }
 }
 
+impl Drop for EngineTasks {
+    fn drop(&mut self) {
+        // Nobody has to listen any longer.
+        self.common.ring().ok();
+    }
+}
+
+impl Common {
+    /// Fails where there is no bell.
+    fn ring(&self) -> io::Result<()> {
+        self.bell.as_ref().ok_or(io::ErrorKind::Unsupported)?.ring()
+    }
+}
+
 impl Task {
-    fn new(future: Spawned) -> Self {
-        let state = Arc::new(State { bits: AtomicU8::new(WOKEN), tokio: Mutex::default() });
+    fn new(future: Spawned, common: Arc<Common>) -> Self {
+        let state = Arc::new(State { bits: AtomicU8::new(WOKEN), tokio: Mutex::default(), common });
         Self { future: Mutex::new(Some(future)), waker: Waker::from(Arc::clone(&state)), state }
     }
 
@@ -171,6 +213,7 @@ struct State {
     bits: AtomicU8,
     /// Wakes tokio's task, unless it was woken since it last ran.
     tokio: Mutex<Option<Waker>>,
+    common: Arc<Common>,
 }
 
 /// Somebody holds the task: nobody else runs it, and tokio is not told that it was woken.
@@ -194,7 +237,7 @@ impl State {
     /// By whoever holds it. If it was woken and not run, tokio is told now.
     fn release(&self) {
         if self.bits.fetch_and(!HELD, Ordering::AcqRel) & WOKEN != 0 {
-            self.wake_tokio();
+            self.tell_tokio();
         }
     }
 
@@ -205,6 +248,18 @@ impl State {
 
     fn has_ended(&self) -> bool {
         self.bits.load(Ordering::Acquire) & ENDED != 0
+    }
+
+    fn is_woken(&self) -> bool {
+        self.bits.load(Ordering::Acquire) & WOKEN != 0
+    }
+
+    /// tokio's task has something to do.
+    fn tell_tokio(&self) {
+        let by_bell = self.common.together.load(Ordering::Relaxed) && Handle::try_current().is_err();
+        if !by_bell || self.common.ring().is_err() {
+            self.wake_tokio();
+        }
     }
 
     fn wake_tokio(&self) {
@@ -222,7 +277,7 @@ impl Wake for State {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.bits.fetch_or(WOKEN, Ordering::AcqRel) == 0 {
-            self.wake_tokio();
+            self.tell_tokio();
         }
     }
 }
@@ -314,6 +369,7 @@ impl AsyncRuntime for Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bell;
     use std::sync::atomic::AtomicU64;
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -331,7 +387,7 @@ mod tests {
     const PANIC: u64 = u64::MAX;
 
     async fn engine() -> (Engine, Weak<EngineTasks>) {
-        let made = make(async {
+        let made = make(bell::bell().ok(), async {
             let (give, mut given) = unbounded_channel();
             let (hand, mut handed) = unbounded_channel();
             let (tell, mut told_one) = unbounded_channel();
@@ -472,6 +528,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nobody_listens_to_a_bell_that_nobody_will_ring() {
+        let before = Handle::current().metrics().num_alive_tasks();
+        let (Engine { give, .. }, _) = engine().await;
+        drop(give);
+        until(|| Handle::current().metrics().num_alive_tasks() == before).await;
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_thread_that_is_none_of_tokios_rings_while_a_caller_is_alone() {
+        for alone in [true, false] {
+            let (engine, tasks) = engine().await;
+            let tasks = tasks.upgrade().unwrap();
+            if alone {
+                tasks.run_after(|| ());
+            } else {
+                tasks.wake_by(|| ());
+            }
+            let give = engine.give.clone();
+            std::thread::spawn(move || give.send(1).unwrap()).join().unwrap();
+            // tokio's own thread is this one, and has heard nothing yet.
+            let told = lock(&tasks.tasks[0].state.tokio).is_none();
+            assert_eq!(told, !alone);
+            until(|| engine.told() == 1).await;
+        }
+    }
+
+    #[tokio::test]
     async fn a_panic_is_the_tasks_whoever_ran_it() {
         for by_a_caller in [false, true] {
             let (engine, tasks) = engine().await;
@@ -505,7 +589,7 @@ mod tests {
         let (begin, start) = oneshot::channel::<()>();
         let (ask, mut asked) = unbounded_channel::<()>();
         let (say, said) = unbounded_channel();
-        let ((), tasks) = make(async move {
+        let ((), tasks) = make(bell::bell().ok(), async move {
             Tasks::spawn(async move {
                 start.await.unwrap();
                 blocked.recv().ok();
@@ -599,7 +683,7 @@ mod tests {
     async fn a_caller_does_one_piece_of_what_others_want_and_tokio_does_the_rest() {
         let done = Arc::new(AtomicU64::new(0));
         let (begin, start) = oneshot::channel::<()>();
-        let ((), tasks) = make(async {
+        let ((), tasks) = make(bell::bell().ok(), async {
             let done = Arc::clone(&done);
             Tasks::spawn(async move {
                 start.await.unwrap();
@@ -630,7 +714,7 @@ mod tests {
     async fn what_they_spawn_is_in_the_runtime_they_were_made_in() {
         let (tell, mut told) = unbounded_channel();
         let (give, given) = oneshot::channel::<()>();
-        let ((), tasks) = make(async move {
+        let ((), tasks) = make(bell::bell().ok(), async move {
             Tasks::spawn(async move {
                 given.await.unwrap();
                 Tasks::spawn(async move {

@@ -255,15 +255,25 @@ async fn everything_can_be_waited_for_in_a_task() {
 }
 
 #[test]
-fn a_runtime_without_timers_is_refused_before_anything_is_made() {
-    let (room, runtime) = (dir(), tokio::runtime::Builder::new_current_thread().build().unwrap());
-    let dir = room.path().join("node");
-    let opened = catch_unwind(AssertUnwindSafe(|| runtime.block_on(Node::<Bank>::open(&dir)).map(|_| ())));
-    let panic = opened.unwrap_err();
-    let words =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(|s| &**s));
-    assert!(words.is_some_and(|words| words.contains("enable_time")), "{words:?}");
-    assert!(!dir.exists());
+fn a_runtime_without_timers_or_io_is_refused_before_anything_is_made() {
+    let builder = tokio::runtime::Builder::new_current_thread;
+    let mut refused = vec![(builder(), "enable_time")];
+    if cfg!(unix) {
+        let mut timers_only = builder();
+        timers_only.enable_time();
+        refused.push((timers_only, "enable_io"));
+    }
+    for (mut builder, missing) in refused {
+        let (room, runtime) = (dir(), builder.build().unwrap());
+        let dir = room.path().join("node");
+        let opened =
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(Node::<Bank>::open(&dir)).map(|_| ())));
+        let panic = opened.unwrap_err();
+        let words =
+            panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(|s| &**s));
+        assert!(words.is_some_and(|words| words.contains(missing)), "{words:?}");
+        assert!(!dir.exists());
+    }
 }
 
 #[test]

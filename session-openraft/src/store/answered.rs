@@ -128,7 +128,7 @@ impl Known {
 
 /// Runs to the end, and no longer than a stuck test would.
 fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ended = tokio::time::timeout(Duration::from_mins(1), future).await;
         ended.expect("every call ends, whatever the disk does")
