@@ -59,15 +59,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-impl std::error::Error for Stopped {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Entry { problem, .. } => Some(problem),
-            Self::Store(error) => Some(error),
-            Self::Shutdown | Self::Halted(_) | Self::NeedsBuild { .. } | Self::Storage(_) => None,
-        }
-    }
-}
+impl std::error::Error for Stopped {}
 
 /// Why a node could not be opened. What the directory holds is as it was.
 ///
@@ -136,16 +128,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            Self::Machine { problem, .. } => Some(problem),
-            Self::SkipTooLate { .. } | Self::SkipTooEarly { .. } => None,
-            Self::Stopped(stopped) => Some(stopped),
-        }
-    }
-}
+impl std::error::Error for OpenError {}
 
 impl From<Stopped> for OpenError {
     fn from(stopped: Stopped) -> Self {

@@ -213,7 +213,7 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
         self.service.write(RaftAction::Upgrade { version }).await.map(|_| ())
     }
 
-    /// Replaces the limits, from one log position on.
+    /// Replaces all limits, from one log position on. To change one, begin with those of [`status`](Self::status).
     #[tracing::instrument(skip(self))]
     pub async fn configure(&self, limits: Limits) -> Result<(), NodeError> {
         self.service.write(RaftAction::Configure { limits, seed: None }).await.map(|_| ())

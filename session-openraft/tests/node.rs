@@ -5,6 +5,7 @@ mod support;
 use session_openraft::{Config, Node, NodeError, OpenError, Stopped};
 use session_runtime::client::{Call, ClientError, Execution};
 use session_runtime::{Command, Limits, RefuseReason, RequestError};
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Bank, BankClient, BankCommand, Other, Refused, Slow, SlowClient, dir};
@@ -153,6 +154,7 @@ async fn a_directory_in_use_is_refused() {
     let node = Node::<Bank>::open(dir.path()).await.unwrap();
     let error = Node::<Bank>::open(dir.path()).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Store(_)), "{error:?}");
+    assert!(error.source().is_none(), "whoever prints it with its causes says it once");
     node.shutdown().await;
 }
 

@@ -126,7 +126,7 @@ deterministic_tuples!(A B C D E F G H I J K L M N O P);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel in a log, an answer or a server request",
     label = "not `Serialize + DeserializeOwned + Deterministic`",
-    note = "an own type derives `serde::Serialize`, `serde::Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks"
+    note = "an own type, also one inside of another, derives `serde::Serialize`, `serde::Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks"
 )]
 pub trait Wire: Serialize + DeserializeOwned + Deterministic {}
 
@@ -148,7 +148,7 @@ pub trait Rejection: Wire {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler's answer",
     label = "neither a wire value nor a `Result` of one and a `Rejection`",
-    note = "an answer is stored and sent, and must be the same on every replica: an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks",
+    note = "an answer is stored and sent, and must be the same on every replica: an own type, also one inside of another, derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks",
     note = "a handler must not fail: the error of a `Result` is a reason to refuse, an own type that derives `Rejection` too, never a `String`, an `io::Error` or a `Box<dyn Error>`"
 )]
 pub trait Reply {

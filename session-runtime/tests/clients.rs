@@ -862,6 +862,15 @@ fn saved_bytes_of_version_1_are_read_for_ever() {
     client.save(1).unwrap().unwrap();
     client.saved(ms(1));
     assert_eq!(client.submit(ms(1), payload("b")), Ok(RequestId(10)));
+}
+
+#[test]
+fn saved_bytes_of_version_2_are_read_for_ever() {
+    // The same behind a checksum.
+    let bytes = b"\x02\x05\x3a\xbe\xe5\x04\x6f\x2b\x1c\xfb\xbc\x0a\x09\x02\x01\x04\x01a";
+    let mut client = ClientSession::restore(bytes, config(), ms(0)).unwrap();
+    let hello = ClientMessage::Continue { session: SESSION };
+    assert_eq!(messages(&mut client, ms(0)), [hello, request(4, 4, 2, "a")]);
     let mut again = ClientSession::restore(bytes, config(), ms(0)).unwrap();
     assert_eq!(again.save(0).unwrap().unwrap()[..], bytes[..], "and written alike");
 }
@@ -874,6 +883,15 @@ fn damaged_saved_bytes_are_refused() {
     for length in 0..bytes.len() {
         assert!(ClientSession::restore(&bytes[..length], config(), ms(0)).is_err(), "cut at {length}");
     }
+    for bit in 0..bytes.len() * 8 {
+        let mut other = bytes.to_vec();
+        other[bit / 8] ^= 1 << (bit % 8);
+        assert!(ClientSession::restore(&other, config(), ms(0)).is_err(), "bit {bit} is another");
+    }
+    for unknown in [&[][..], &[2], b"\x02something else"] {
+        let error = ClientSession::restore(unknown, config(), ms(0)).unwrap_err();
+        assert!(error.to_string().contains("open a new session"), "{error}");
+    }
     let restored = |number| {
         let pending = vec![(RequestId(number), payload("a"))];
         let body = codec::encode_state(&(SESSION, 6u64, ServerRequestId(0), pending)).unwrap();
@@ -885,7 +903,7 @@ fn damaged_saved_bytes_are_refused() {
         assert!(error.to_string().contains("beyond the reserved numbers"), "{number}: {error}");
     }
     let mut later = bytes.to_vec();
-    later[0] = 2;
+    later[0] = 3;
     let error = ClientSession::restore(&later, config(), ms(0)).unwrap_err();
     assert!(error.to_string().contains("run a newer build"), "{error}");
     assert!(

@@ -142,7 +142,8 @@ impl fmt::Display for StoreError {
         match self {
             Self::Locked { path } => write!(
                 f,
-                "{} is locked: another node has this directory open; stop it, or give this one a directory of its own",
+                "{} is locked: another node has this directory open; stop it, or give this one a directory of its own. A \
+                 node that was dropped lets go a little later; `shutdown` waits for it",
                 path.display()
             ),
             Self::NotADirectory { path } => {
@@ -212,11 +213,5 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Snapshot { error, .. } | Self::Unwritable { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
+// Its words have those of what caused it.
+impl std::error::Error for StoreError {}

@@ -19,7 +19,7 @@ pub enum Vouched {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of the state",
     label = "not `Serialize + DeserializeOwned + Deterministic`",
-    note = "replicas must agree on it and a snapshot must hold it: an own type derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks; a foreign type is vouched for by `#[assume_deterministic = \"why\"]` on the field"
+    note = "replicas must agree on it and a snapshot must hold it: an own type, also one inside of another, derives `Serialize`, `Deserialize` and `Deterministic`; use `BTreeMap` for `HashMap`, `BTreeSet` for `HashSet`, `u64` for `usize`, whole numbers for floats, `Timestamp` for clocks; a foreign type is vouched for by `#[assume_deterministic = \"why\"]` on the field"
 )]
 pub trait PlainField<By>: Sized {
     /// Into the snapshot.

@@ -182,8 +182,32 @@ struct Saved {
     pending: Vec<(RequestId, Bytes)>,
 }
 
-/// The byte that saved clients of this version start with.
-const SAVED_VERSION: u8 = 1;
+/// The byte that saved clients start with. A checksum follows, of what follows that; in version 1 there was none.
+const SAVED_VERSION: u8 = 2;
+
+/// What stands in the bytes of a saved client, as it was written.
+fn saved_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    let body = match bytes.split_first() {
+        Some((1, body)) => Some(body),
+        Some((&SAVED_VERSION, rest)) => rest.split_first_chunk().and_then(|(checksum, body)| {
+            (u64::from_le_bytes(*checksum) == codec::payload_hash(body)).then_some(body)
+        }),
+        Some((version, _)) => {
+            return Err(DecodeError::Invalid(format!(
+                "a saved client begins with {SAVED_VERSION}, and these with {version}; look whether they are one, \
+                 and if so, run a newer build"
+            )));
+        }
+        None => None,
+    };
+    body.ok_or_else(|| {
+        DecodeError::Invalid(
+            "they are damaged, or not those of a saved client; if nobody has a copy of what was stored last, open a \
+             new session"
+                .to_owned(),
+        )
+    })
+}
 
 /// What the caller should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -717,7 +741,9 @@ impl ClientSession {
             (*request, pending.payload.clone())
         });
         let saved = Saved { session, reserved, delivered, pending: pending.collect() };
-        let bytes = codec::encode_behind(SAVED_VERSION, &saved)?;
+        let body = codec::encode_state(&saved)?;
+        let checksum = codec::payload_hash(&body).to_le_bytes();
+        let bytes = [&[SAVED_VERSION][..], &checksum, &body].concat().into();
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
         let before = self.saving.unwrap_or(Saving { reserved, delivered, next: None });
@@ -744,16 +770,7 @@ impl ClientSession {
     ///
     /// One process at a time may go on with a session.
     pub fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, DecodeError> {
-        let saved: Saved = match bytes.split_first() {
-            Some((&SAVED_VERSION, body)) => codec::decode_state(body)?,
-            Some((version, _)) => {
-                return Err(DecodeError::Invalid(format!(
-                    "a saved client begins with {SAVED_VERSION}, and these with {version}; look whether they are one, \
-                     and if so, run a newer build"
-                )));
-            }
-            None => return Err(DecodeError::Truncated),
-        };
+        let saved: Saved = codec::decode_state(saved_body(bytes)?)?;
         if saved.pending.iter().any(|(request, _)| request.0 == 0 || request.0 > saved.reserved) {
             return Err(DecodeError::Invalid("a request beyond the reserved numbers".to_owned()));
         }
