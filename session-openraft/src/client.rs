@@ -273,7 +273,30 @@ where
 }
 
 /// Sends what a client's timers say: keep-alives, acknowledgments, and again what has no answer.
-async fn keep_timers<M: StateMachine + Send + Sync + 'static>(service: Arc<Service<M>>, half: Arc<Half>) {
+fn keep_timers<M: StateMachine + Send + Sync + 'static>(
+    service: Arc<Service<M>>,
+    half: Arc<Half>,
+) -> impl Future<Output = ()> {
+    // Made here, because a runtime that ends may never have polled what follows.
+    let ends = EndsWithRuntime(Arc::clone(&half));
+    send_in_time(ends, service, half)
+}
+
+/// A task is dropped with its runtime, and then nothing comes to the client any more: nobody may wait for it. The node
+/// itself ends those that it knows, and may not know this one yet.
+struct EndsWithRuntime(Arc<Half>);
+
+impl Drop for EndsWithRuntime {
+    fn drop(&mut self) {
+        self.0.end(End::Stopped(Stopped::Shutdown));
+    }
+}
+
+async fn send_in_time<M: StateMachine + Send + Sync + 'static>(
+    _ends: EndsWithRuntime,
+    service: Arc<Service<M>>,
+    half: Arc<Half>,
+) {
     while !half.is_over() {
         let (messages, wake) = half.poll(service.clock.elapsed());
         for message in messages {

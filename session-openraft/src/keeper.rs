@@ -15,12 +15,22 @@ use tokio::sync::watch;
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Looks after the log until the node stops.
-pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
+pub(crate) fn keep<M: StateMachine + Send + Sync + 'static>(
+    service: Arc<Service<M>>,
+    log: LogStore<TypeConfig>,
+    engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
+) -> impl Future<Output = ()> {
+    // Made here, because a runtime that ends may never have polled what follows.
+    let ends = EndsWithRuntime(Arc::clone(&service));
+    look_after(ends, service, log, engine)
+}
+
+async fn look_after<M: StateMachine + Send + Sync + 'static>(
+    _ends: EndsWithRuntime<M>,
     service: Arc<Service<M>>,
     log: LogStore<TypeConfig>,
     mut engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
 ) {
-    let _ends = EndsWithRuntime(Arc::clone(&service));
     let mut keeper = Keeper { alive_at: Instant::now(), tried: 0, asked: 0, log, service };
     loop {
         tokio::select! {

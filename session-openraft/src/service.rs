@@ -122,16 +122,13 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
-    /// Waits for what may set timers. Whoever waits need not be in a runtime, and the node's own may end meanwhile.
+    /// Waits for what may set timers. Whoever waits need not be in a runtime; and the node's own may end meanwhile, which
+    /// a task ends with, and a thread that has entered it does not.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, NodeError> {
-        let runtime = &self.engine()?.runtime;
-        if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
-            return Ok(work.await);
-        }
-        runtime.spawn(work).await.map_err(|_| self.fatal(Fatal::Stopped))
+        self.engine()?.runtime.spawn(work).await.map_err(|_| self.fatal(Fatal::Stopped))
     }
 
     fn engine(&self) -> Result<&Engine, NodeError> {

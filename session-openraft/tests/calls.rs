@@ -332,32 +332,126 @@ fn a_node_ends_with_its_runtime_and_whoever_waits_is_told() {
 }
 
 #[test]
+fn a_runtime_that_ends_right_after_it_opened_a_node_stops_it() {
+    for workers in [0, 1, 4] {
+        let watchdog = Watchdog::start();
+        let dir = dir();
+        let runtime = runtime(workers);
+        runtime.block_on(async { Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await });
+        let node = runtime.block_on(Node::<Bank>::open(dir.path())).unwrap();
+        drop(runtime);
+        assert_eq!(block_on(node.stopped()), Stopped::Shutdown);
+        assert!(block_on(node.client()).is_err());
+        block_on(node.shutdown());
+        watchdog.lives();
+    }
+}
+
+fn runtime(workers: usize) -> tokio::runtime::Runtime {
+    let mut builder = match workers {
+        0 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(workers.max(1)).enable_all().build().unwrap()
+}
+
+/// A node in a runtime that ends when it is told to, however it is made to end.
+fn node_that_ends(how: fn(tokio::runtime::Runtime)) -> (Arc<Node<Bank>>, impl FnOnce()) {
+    let (give, given) = std::sync::mpsc::channel();
+    let (end, ends) = tokio::sync::oneshot::channel();
+    let owner = std::thread::spawn(move || {
+        let runtime = runtime(2);
+        give.send(runtime.block_on(Node::<Bank>::open_with(Config::in_memory())).unwrap()).unwrap();
+        runtime.block_on(ends).unwrap();
+        how(runtime);
+    });
+    let ended = move || {
+        end.send(()).unwrap();
+        owner.join().unwrap();
+    };
+    (Arc::new(given.recv().unwrap()), ended)
+}
+
+#[test]
+fn a_client_that_is_opened_while_a_runtime_ends_ends_with_it() {
+    let watchdog = Watchdog::start();
+    for round in 0..300_u64 {
+        let how = if round % 2 == 0 { drop } else { tokio::runtime::Runtime::shutdown_background };
+        let (node, end) = node_that_ends(how);
+        let threads: Vec<_> = (0..6)
+            .map(|number| {
+                let node = Arc::clone(&node);
+                std::thread::spawn(move || {
+                    block_on(async {
+                        while let Ok(client) = node.client().await {
+                            match number % 3 {
+                                0 => {}
+                                1 => drop(call(&client).await),
+                                _ => {
+                                    let saved = client.save(10).unwrap();
+                                    client.saved();
+                                    if let Ok(resumed) = node.resume(&saved).await {
+                                        resumed.close().await;
+                                    }
+                                }
+                            }
+                            client.close().await;
+                        }
+                    });
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_micros(round * 97 % 8_000));
+        end();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        watchdog.lives();
+    }
+}
+
+/// Asks until there is an error, and says it.
+fn ask(
+    node: &Arc<Node<Bank>>,
+    client: &Arc<NodeClient<Bank>>,
+    inside: Option<&tokio::runtime::Handle>,
+    ask: fn(&Node<Bank>, &NodeClient<Bank>) -> Option<String>,
+) -> std::thread::JoinHandle<String> {
+    let (node, client, inside) = (Arc::clone(node), Arc::clone(client), inside.cloned());
+    std::thread::spawn(move || {
+        let _inside = inside.as_ref().map(tokio::runtime::Handle::enter);
+        loop {
+            if let Some(error) = ask(&node, &client) {
+                return error;
+            }
+        }
+    })
+}
+
+#[test]
 fn whoever_asks_while_a_runtime_ends_is_told_so() {
     let watchdog = Watchdog::start();
-    for round in 0..100_u64 {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    for round in 0..200_u64 {
+        let runtime = runtime(2);
         let node = Arc::new(runtime.block_on(Node::<Bank>::open_with(Config::in_memory())).unwrap());
         let client = Arc::new(runtime.block_on(node.client()).unwrap());
-        let ask = |ask: fn(&Node<Bank>, &NodeClient<Bank>) -> Option<String>| {
-            let (node, client) = (Arc::clone(&node), Arc::clone(&client));
-            std::thread::spawn(move || {
-                loop {
-                    if let Some(error) = ask(&node, &client) {
-                        return error;
-                    }
-                }
-            })
-        };
+        // Whoever has entered a runtime does not end with it.
+        let inside = (round % 2 == 0).then_some(runtime.handle());
         let threads = [
-            ask(|_, client| {
+            ask(&node, &client, inside, |_, client| {
                 block_on(BankClient::new(client).balance(1)).err().map(|error| error.to_string())
             }),
-            ask(|_, client| block_on(call(client)).err().map(|error| error.to_string())),
-            ask(|node, _| block_on(node.snapshot()).err().map(|error| error.to_string())),
-            ask(|node, _| block_on(node.client()).err().map(|error| error.to_string())),
+            ask(&node, &client, inside, |_, client| {
+                block_on(call(client)).err().map(|error| error.to_string())
+            }),
+            ask(&node, &client, inside, |node, _| {
+                block_on(node.snapshot()).err().map(|error| error.to_string())
+            }),
+            ask(&node, &client, inside, |node, _| {
+                block_on(node.client()).err().map(|error| error.to_string())
+            }),
         ];
-        std::thread::sleep(Duration::from_micros(round * 50));
+        std::thread::sleep(Duration::from_micros(round * 25));
         runtime.shutdown_background();
         for thread in threads {
             let error = thread.join().expect("it is told, and does not panic");
