@@ -31,6 +31,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::try_id;
 
 /// Everything of a node that its tasks and clients share.
 pub(crate) struct Service<M> {
@@ -122,13 +123,17 @@ impl<M: StateMachine + Send + Sync + 'static> Service<M> {
         Ok(())
     }
 
-    /// Waits for what may set timers. Whoever waits need not be in a runtime; and the node's own may end meanwhile, which
-    /// a task ends with, and a thread that has entered it does not.
+    /// Waits for what may set timers. Whoever waits need not be in a runtime, and the node's own may end meanwhile: a task
+    /// of it ends then, too, but not a thread that has only entered it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, NodeError> {
-        self.engine()?.runtime.spawn(work).await.map_err(|_| self.fatal(Fatal::Stopped))
+        let runtime = &self.engine()?.runtime;
+        if try_id().is_some() && Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+            return Ok(work.await);
+        }
+        runtime.spawn(work).await.map_err(|_| self.fatal(Fatal::Stopped))
     }
 
     fn engine(&self) -> Result<&Engine, NodeError> {
