@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// The one voter.
 const ME: u64 = 1;
@@ -257,28 +258,42 @@ impl<M: StateMachine + Send + Sync + 'static> Node<M> {
     }
 
     /// Looks at the wrapped machine as it is applied now. Entries wait while it looks, and so may the thread of a caller,
-    /// so it must not wait for either: a call made in `look` would never end.
+    /// so it must not wait for either: a call made in `look` would never end, and nor may [`status`](Self::status).
     pub fn inspect<T>(&self, look: impl FnOnce(&SessionStateMachine<M>) -> T) -> T {
         look(&self.service.machine())
     }
 
     /// Stops the node. What was answered is on disk; calls under way end with an error. Clients that were not stored
     /// lose their sessions, because nobody can go on with them. When this returns, the directory can be opened again.
+    /// Once it was polled it is done, also if nobody waits for the end of it.
     ///
     /// A node that is dropped is shut down, too, but later: its directory cannot be opened at once.
     pub async fn shutdown(&self) {
-        shut_down(&self.service).await;
+        // If it is not done the runtime has ended, and the node with it.
+        self.shut_down().await.ok();
         if let Some(directory) = self.directory.clone() {
             released(directory).await;
         }
+    }
+
+    /// In a task, which goes on if whoever waits for it gives up.
+    fn shut_down(&self) -> JoinHandle<()> {
+        let service = Arc::clone(&self.service);
+        self.runtime.spawn(async move {
+            let raft = service.raft_to_stop();
+            service.close_sessions().await;
+            service.stop(&Stopped::Shutdown);
+            if let Some(raft) = raft {
+                raft.shutdown().await.ok();
+            }
+        })
     }
 }
 
 impl<M: StateMachine + Send + Sync + 'static> Drop for Node<M> {
     fn drop(&mut self) {
         if self.service.stopped().is_none() {
-            let service = Arc::clone(&self.service);
-            self.runtime.spawn(async move { shut_down(&service).await });
+            self.shut_down();
         }
     }
 }
@@ -317,15 +332,6 @@ async fn released(directory: Weak<dyn Disk>) {
         tell.send(())
     });
     told.await.ok();
-}
-
-async fn shut_down<M: StateMachine + Send + Sync + 'static>(service: &Service<M>) {
-    let raft = service.raft_to_stop();
-    service.close_sessions().await;
-    service.stop(&Stopped::Shutdown);
-    if let Some(raft) = raft {
-        raft.shutdown().await.ok();
-    }
 }
 
 /// The machine of the directory's snapshot. A new directory gets one of the machine's beginning, so that the

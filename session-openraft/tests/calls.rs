@@ -462,6 +462,18 @@ fn whoever_asks_while_a_runtime_ends_is_told_so() {
     }
 }
 
+#[tokio::test]
+async fn a_shutdown_that_is_given_up_is_done_all_the_same() {
+    let dir = dir();
+    let (node, client) = open(Config::new(dir.path())).await;
+    assert_eq!(poll_once(pin!(node.shutdown())), Poll::Pending);
+    let stopped = tokio::time::timeout(Duration::from_secs(30), node.stopped()).await;
+    assert_eq!(stopped, Ok(Stopped::Shutdown));
+    assert!(call(&client).await.is_err());
+    node.shutdown().await;
+    Node::<Bank>::open(dir.path()).await.unwrap().shutdown().await;
+}
+
 #[test]
 fn a_node_stops_while_snapshots_are_taken_of_it() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
