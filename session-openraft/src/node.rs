@@ -397,7 +397,7 @@ async fn last_index(
 /// Starts the engine, and keeps what is skipped once that has helped. Nobody was answered before.
 async fn begin<M: StateMachine + Send + Sync + 'static>(
     service: &Arc<Service<M>>,
-    bell: Option<(Bell, Listener)>,
+    bell: Option<(Arc<Bell>, Listener)>,
     log: LogStore<TypeConfig>,
     replica: Replica<M>,
 ) -> Result<(), OpenError> {
@@ -409,7 +409,7 @@ async fn begin<M: StateMachine + Send + Sync + 'static>(
 /// Starts openraft, and waits until this node leads and has applied its log.
 async fn start<M: StateMachine + Send + Sync + 'static>(
     service: &Arc<Service<M>>,
-    bell: Option<(Bell, Listener)>,
+    bell: Option<(Arc<Bell>, Listener)>,
     mut log: LogStore<TypeConfig>,
     replica: Replica<M>,
 ) -> Result<(), OpenError> {

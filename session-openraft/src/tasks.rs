@@ -5,7 +5,6 @@ use crate::service::lock;
 use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -36,8 +35,8 @@ pub(crate) struct EngineTasks {
 struct Common {
     /// Whether whoever runs one runs all.
     together: AtomicBool,
-    /// Wakes tokio's, from a thread that is none of its own.
-    bell: Option<Bell>,
+    /// Wakes tokio's, from the thread that writes the log.
+    bell: Option<Arc<Bell>>,
 }
 
 type Spawned = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -52,7 +51,7 @@ struct Task {
 
 /// Makes an engine, and gives its tasks for as long as tokio has them.
 pub(crate) async fn make<T>(
-    bell: Option<(Bell, Listener)>,
+    bell: Option<(Arc<Bell>, Listener)>,
     engine: impl Future<Output = T>,
 ) -> (T, Weak<EngineTasks>) {
     let (bell, listener) = bell.unzip();
@@ -131,14 +130,9 @@ impl EngineTasks {
 impl Drop for EngineTasks {
     fn drop(&mut self) {
         // Nobody has to listen any longer.
-        self.common.ring().ok();
-    }
-}
-
-impl Common {
-    /// Fails where there is no bell.
-    fn ring(&self) -> io::Result<()> {
-        self.bell.as_ref().ok_or(io::ErrorKind::Unsupported)?.ring()
+        if let Some(bell) = &self.common.bell {
+            bell.wake();
+        }
     }
 }
 
@@ -256,8 +250,10 @@ impl State {
 
     /// tokio's task has something to do.
     fn tell_tokio(&self) {
-        let by_bell = self.common.together.load(Ordering::Relaxed) && Handle::try_current().is_err();
-        if !by_bell || self.common.ring().is_err() {
+        let Common { together, bell } = &*self.common;
+        // Where callers come together there is something to do for all of tokio's threads.
+        let rung = together.load(Ordering::Relaxed) && bell.as_ref().is_some_and(Bell::ring);
+        if !rung {
             self.wake_tokio();
         }
     }
@@ -537,7 +533,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_thread_that_is_none_of_tokios_rings_while_a_caller_is_alone() {
+    async fn a_thread_that_expects_more_rings_while_a_caller_is_alone() {
         for alone in [true, false] {
             let (engine, tasks) = engine().await;
             let tasks = tasks.upgrade().unwrap();
@@ -547,7 +543,12 @@ mod tests {
                 tasks.wake_by(|| ());
             }
             let give = engine.give.clone();
-            std::thread::spawn(move || give.send(1).unwrap()).join().unwrap();
+            let rung = std::thread::spawn(move || {
+                bell::expect(true);
+                give.send(1).unwrap();
+                bell::has_rung()
+            });
+            assert_eq!(rung.join().unwrap(), alone);
             // tokio's own thread is this one, and has heard nothing yet.
             let told = lock(&tasks.tasks[0].state.tokio).is_none();
             assert_eq!(told, !alone);

@@ -7,12 +7,12 @@ use session_runtime::client::{Call, ClientConfig, ClientError, Execution};
 use session_runtime::{Command, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Bank, BankClient, BankCommand, dir};
 
 async fn open(config: Config) -> (Node<Bank>, Arc<NodeClient<Bank>>) {
@@ -460,6 +460,64 @@ fn whoever_asks_while_a_runtime_ends_is_told_so() {
         assert_eq!(block_on(node.stopped()), Stopped::Shutdown, "round {round}");
         watchdog.lives();
     }
+}
+
+/// In tokio one thread waits for I/O and timers. It may be busy when a call needs it, and a call may make it busy.
+#[test]
+fn no_call_waits_for_a_busy_thread_and_no_timer_for_a_caller() {
+    let watchdog = Watchdog::start();
+    let dir = dir();
+    let runtime = runtime(4);
+    let (node, client) = runtime.block_on(open(Config::new(dir.path())));
+    let made = Arc::new(AtomicU64::new(0));
+    let ended = Arc::new(AtomicBool::new(false));
+    let caller = std::thread::spawn({
+        let (client, made, ended) = (Arc::clone(&client), Arc::clone(&made), Arc::clone(&ended));
+        move || {
+            while !ended.load(Ordering::Relaxed) {
+                block_on(call(&client)).unwrap();
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    for _ in 0..20 {
+        // The thread that hears the timer stays until calls were made.
+        let made = Arc::clone(&made);
+        let busy = runtime.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let before = made.load(Ordering::Relaxed);
+            while made.load(Ordering::Relaxed) < before + 5 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        runtime.block_on(busy).unwrap();
+        watchdog.lives();
+    }
+    ended.store(true, Ordering::Relaxed);
+    caller.join().unwrap();
+
+    let computes = Duration::from_millis(800);
+    let caller = runtime.spawn(async move {
+        for _ in 0..5 {
+            for _ in 0..20 {
+                call(&client).await.unwrap();
+            }
+            std::thread::sleep(computes);
+        }
+    });
+    let timer = runtime.spawn(async move {
+        let mut latest = Duration::ZERO;
+        while !caller.is_finished() {
+            let asleep = Instant::now();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            latest = latest.max(asleep.elapsed());
+        }
+        latest
+    });
+    let latest = runtime.block_on(timer).unwrap();
+    assert!(latest < computes / 2, "a timer waited for {latest:?}");
+    runtime.block_on(node.shutdown());
+    watchdog.lives();
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 use super::database::{Change, Database};
 use super::error::StoreError;
 use super::log::LogTypes;
+use crate::bell;
 use openraft::LogId;
 use openraft::storage::LogFlushed;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 /// Whom to tell that a change is durable, or why it is not.
@@ -47,7 +49,18 @@ struct Queue<C: LogTypes> {
     wake: Condvar,
 }
 
+impl<C: LogTypes> Waiting<C> {
+    fn has_no_work(&self) -> bool {
+        self.jobs.is_empty() && !self.closed
+    }
+}
+
 impl<C: LogTypes> Queue<C> {
+    fn has_work_within(&self, time: Duration) -> bool {
+        let waited = self.wake.wait_timeout_while(self.lock(), time, |waiting| waiting.has_no_work());
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting<C>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,12 +143,20 @@ impl<C: LogTypes> Drop for Writer<C> {
     }
 }
 
+/// Who has something to write again within this time goes on so, as far as one can tell.
+const SOON: Duration = Duration::from_micros(200);
+
 fn run<C: LogTypes>(queue: &Queue<C>, database: &Database, progress: &watch::Sender<Progress>) {
     loop {
+        let told = Instant::now();
+        if bell::has_rung() && !queue.has_work_within(SOON) {
+            bell::make_up();
+        }
         let mut waiting = queue.lock();
-        while waiting.jobs.is_empty() && !waiting.closed {
+        while waiting.has_no_work() {
             waiting = queue.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
+        bell::expect(told.elapsed() < SOON);
         let jobs = std::mem::take(&mut waiting.jobs);
         // Taken in one step with the jobs, so that what is said to be committed is always written, too.
         let committed = waiting.committed.take();
