@@ -622,7 +622,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn while_tokio_runs_one_for_several_callers_it_runs_the_others() {
         let (tasks, Blocking { begin, ask, mut said, _block }) = blocking().await;
-        tasks.upgrade().unwrap().wake_by(|| begin.send(()).unwrap());
+        let engine = tasks.upgrade().unwrap();
+        // One was alone before.
+        engine.run_after(|| ());
+        engine.wake_by(|| begin.send(()).unwrap());
         for _ in 0..100 {
             ask.send(()).unwrap();
             is_answered(&mut said).await;

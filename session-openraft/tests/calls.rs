@@ -5,6 +5,7 @@ mod support;
 use session_openraft::{Config, Node, NodeClient, Stopped};
 use session_runtime::client::{Call, ClientConfig, ClientError, Execution};
 use session_runtime::{Command, Limits};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,6 +170,46 @@ async fn a_query_waits_for_what_was_sent_before_it_in_any_runtime_or_in_none() {
 /// Runs a call on a thread that is in no runtime.
 fn block_on_thread<T: Send, F: Future<Output = T>>(call: impl FnOnce() -> F + Send) -> T {
     std::thread::scope(|threads| threads.spawn(|| block_on(call())).join().unwrap())
+}
+
+thread_local! {
+    /// Makes a call when its thread ends.
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+struct Last(Arc<NodeClient<Bank>>, Arc<AtomicU64>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        // What a thread parks with may be gone.
+        let mut call = pin!(call(&self.0));
+        while poll_once(call.as_mut()).map(Result::unwrap).is_pending() {
+            std::thread::yield_now();
+        }
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_may_be_the_last_that_a_thread_does() {
+    let dir = dir();
+    for config in [Config::in_memory(), Config::new(dir.path())] {
+        let (node, client) = open(config).await;
+        let made = Arc::new(AtomicU64::new(0));
+        for called_before in [false, true] {
+            let (client, made) = (Arc::clone(&client), Arc::clone(&made));
+            let thread = std::thread::spawn(move || {
+                LAST.set(Some(Last(Arc::clone(&client), made)));
+                if called_before {
+                    // What tokio keeps for the thread is younger, and goes first.
+                    block_on(call(&client)).unwrap();
+                }
+            });
+            thread.join().unwrap();
+        }
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+        node.shutdown().await;
+    }
 }
 
 /// A waker that drops the future it would wake, as those of an executor that is gone do.

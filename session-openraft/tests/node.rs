@@ -130,6 +130,23 @@ async fn a_machine_of_another_name_or_shape_is_refused() {
 }
 
 #[tokio::test]
+async fn the_logs_time_goes_on_after_a_restart() {
+    let dir = dir();
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    node.internal(&BankCommand::Audit).await.unwrap();
+    let before = node.status().time.0;
+    assert!(before >= 1_500);
+    node.shutdown().await;
+    let node = Node::<Bank>::open(dir.path()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    node.internal(&BankCommand::Audit).await.unwrap();
+    let after = node.status().time.0;
+    assert!(after >= before + 200, "{after} comes after {before}");
+    node.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_directory_whose_snapshot_was_deleted_is_refused_to_all() {
     let dir = dir();
     let node = Node::<Bank>::open(dir.path()).await.unwrap();
