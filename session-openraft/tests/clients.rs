@@ -4,7 +4,8 @@ mod support;
 
 use session_openraft::{Config, Node};
 use session_runtime::client::{ClientConfig, ClientError, Execution};
-use session_runtime::{Limits, RefuseReason, SessionId};
+use session_runtime::{Limits, RefuseReason, SessionId, Timestamp};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{Bank, BankClient, Notice, dir};
@@ -145,6 +146,55 @@ async fn a_stored_client_goes_on_after_a_restart() {
     let bank = BankClient::new(client.saving(|_| Ok(())));
     assert_eq!(bank.deposit(account, 1).await.unwrap(), 8);
     assert_eq!(node.status().sessions, 1);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bytes_stored_last_are_the_ones_saved_last() {
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let client = Arc::new(node.client().await.unwrap());
+    let stores = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, stores) = (Arc::clone(&client), Arc::clone(&stores));
+            tokio::spawn(async move {
+                let bank = BankClient::new(client.saving(move |_| {
+                    assert!(!stores.swap(true, Ordering::SeqCst), "another stores older or newer bytes");
+                    std::thread::sleep(Duration::from_micros(100));
+                    stores.store(false, Ordering::SeqCst);
+                    Ok(())
+                }));
+                for _ in 0..50 {
+                    bank.open("ada".to_owned()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_an_application_does_not_take_waits_in_the_machine() {
+    const SENT: u64 = 1_500;
+    let node = Node::<Bank>::open_with(Config::in_memory()).await.unwrap();
+    let watcher = node.client_with(hasty()).await.unwrap();
+    let bank = BankClient::new(node.client().await.unwrap());
+    let account = bank.open("ada".to_owned()).await.unwrap();
+    BankClient::new(&watcher).watch(account).await.unwrap();
+    for _ in 0..SENT {
+        bank.deposit(account, 1).await.unwrap();
+    }
+    // What was received is acknowledged by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(node.inspect(|machine| machine.has_pending_requests(Timestamp(u64::MAX))));
+    for number in 1..=SENT {
+        let (request, notice) = watcher.server_request().await.unwrap();
+        assert_eq!(request.0, number);
+        assert_eq!(notice, Notice::BalanceChanged { account, balance: number });
+    }
     node.shutdown().await;
 }
 
