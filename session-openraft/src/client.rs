@@ -51,7 +51,7 @@ impl<M: StateMachine + Send + Sync + 'static> NodeClient<M> {
     pub(crate) async fn connect(service: Arc<Service<M>>, half: Half) -> Result<Self, ClientError> {
         let client = Self { service, half: Arc::new(half) };
         let Self { service, half } = &client;
-        service.spawn(keep_timers(Arc::clone(service), Arc::clone(half)))?;
+        service.spawn(keep_timers(Arc::clone(service), EndsWithRuntime(Arc::clone(half))))?;
         tokio::select! {
             opened = half.opened() => opened?,
             // Also where the timers have no runtime any more.
@@ -272,18 +272,8 @@ where
     }
 }
 
-/// Sends what a client's timers say: keep-alives, acknowledgments, and again what has no answer.
-fn keep_timers<M: StateMachine + Send + Sync + 'static>(
-    service: Arc<Service<M>>,
-    half: Arc<Half>,
-) -> impl Future<Output = ()> {
-    // Made here, because a runtime that ends may never have polled what follows.
-    let ends = EndsWithRuntime(Arc::clone(&half));
-    send_in_time(ends, service, half)
-}
-
-/// A task is dropped with its runtime, and then nothing comes to the client any more: nobody may wait for it. The node
-/// itself ends those that it knows, and may not know this one yet.
+/// A client for as long as its timers are kept. A task is dropped with its runtime, and then nothing comes to the client any
+/// more: nobody may wait for it. The node itself ends those that it knows, and may not know this one yet.
 struct EndsWithRuntime(Arc<Half>);
 
 impl Drop for EndsWithRuntime {
@@ -292,16 +282,17 @@ impl Drop for EndsWithRuntime {
     }
 }
 
-async fn send_in_time<M: StateMachine + Send + Sync + 'static>(
-    _ends: EndsWithRuntime,
+/// Sends what a client's timers say: keep-alives, acknowledgments, and again what has no answer.
+async fn keep_timers<M: StateMachine + Send + Sync + 'static>(
     service: Arc<Service<M>>,
-    half: Arc<Half>,
+    ends: EndsWithRuntime,
 ) {
+    let half = &ends.0;
     while !half.is_over() {
         let (messages, wake) = half.poll(service.clock.elapsed());
         for message in messages {
             let introduces = matches!(message, ClientMessage::Continue { .. });
-            let (service, half) = (Arc::clone(&service), Arc::clone(&half));
+            let (service, half) = (Arc::clone(&service), Arc::clone(half));
             // Each in a task of its own: one that waits for the log must not hold up the others.
             let served = tokio::spawn(async move {
                 if let Err(error) = service.serve(&half, message).await {

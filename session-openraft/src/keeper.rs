@@ -14,23 +14,23 @@ use tokio::sync::watch;
 /// How often it looks. Looking costs nothing while nothing is due.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks after the log until the node stops.
-pub(crate) fn keep<M: StateMachine + Send + Sync + 'static>(
-    service: Arc<Service<M>>,
-    log: LogStore<TypeConfig>,
-    engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
-) -> impl Future<Output = ()> {
-    // Made here, because a runtime that ends may never have polled what follows.
-    let ends = EndsWithRuntime(Arc::clone(&service));
-    look_after(ends, service, log, engine)
+/// A node for as long as it is kept. A task is dropped with its runtime, and then nothing of the node runs any more: nobody
+/// may wait for it.
+pub(crate) struct EndsWithRuntime<M: StateMachine + Send + Sync + 'static>(pub(crate) Arc<Service<M>>);
+
+impl<M: StateMachine + Send + Sync + 'static> Drop for EndsWithRuntime<M> {
+    fn drop(&mut self) {
+        self.0.stop(&Stopped::Shutdown);
+    }
 }
 
-async fn look_after<M: StateMachine + Send + Sync + 'static>(
-    _ends: EndsWithRuntime<M>,
-    service: Arc<Service<M>>,
+/// Looks after the log until the node stops.
+pub(crate) async fn keep<M: StateMachine + Send + Sync + 'static>(
+    ends: EndsWithRuntime<M>,
     log: LogStore<TypeConfig>,
     mut engine: watch::Receiver<RaftServerMetrics<u64, BasicNode>>,
 ) {
+    let service = Arc::clone(&ends.0);
     let mut keeper = Keeper { alive_at: Instant::now(), tried: 0, asked: 0, log, service };
     loop {
         tokio::select! {
@@ -44,15 +44,6 @@ async fn look_after<M: StateMachine + Send + Sync + 'static>(
         if let Err(error) = keeper.look().await {
             tracing::debug!("what was due has to wait: {error}");
         }
-    }
-}
-
-/// A task is dropped with its runtime, and then nothing of the node runs any more: nobody may wait for it.
-struct EndsWithRuntime<M: StateMachine + Send + Sync + 'static>(Arc<Service<M>>);
-
-impl<M: StateMachine + Send + Sync + 'static> Drop for EndsWithRuntime<M> {
-    fn drop(&mut self) {
-        self.0.stop(&Stopped::Shutdown);
     }
 }
 

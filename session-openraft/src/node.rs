@@ -449,7 +449,8 @@ async fn start<M: StateMachine + Send + Sync + 'static>(
     }
     service.clock.lead_from(service.machine().time());
     service.count_from_here();
-    tokio::spawn(keeper::keep(Arc::clone(service), log, raft.server_metrics()));
+    let ends = keeper::EndsWithRuntime(Arc::clone(service));
+    tokio::spawn(keeper::keep(ends, log, raft.server_metrics()));
     tokio::spawn(proposals::keep(Arc::clone(service)));
     if service.machine().last_applied() == 0 {
         // A log that begins, or began and came no further: the first entry sets the limits and the seed.

@@ -3,6 +3,7 @@
 mod events;
 mod in_memory;
 mod message;
+mod saved;
 mod session;
 
 pub use in_memory::{InMemory, InMemoryClient, block_on};

@@ -849,13 +849,17 @@ fn a_client_that_saves_acknowledges_only_what_its_saved_bytes_hold() {
     assert_eq!(messages(&mut client, ms(500)), [ack(2)], "an acknowledgment that was lost");
 }
 
-#[test]
-fn saved_bytes_of_version_1_are_read_for_ever() {
-    // Session 0xabc, numbers reserved up to 9, server requests delivered up to 2, request 4 under way.
-    let bytes = b"\x01\xfb\xbc\x0a\x09\x02\x01\x04\x01a";
+/// Bytes that say: session 0xabc, numbers reserved up to 9, server requests delivered up to 2, request 4 under way.
+fn restored_from(bytes: &[u8]) -> ClientSession {
     let mut client = ClientSession::restore(bytes, config(), ms(0)).unwrap();
     let hello = ClientMessage::Continue { session: SESSION };
     assert_eq!(messages(&mut client, ms(0)), [hello, request(4, 4, 2, "a")]);
+    client
+}
+
+#[test]
+fn saved_bytes_of_version_1_are_read_for_ever() {
+    let mut client = restored_from(b"\x01\xfb\xbc\x0a\x09\x02\x01\x04\x01a");
     answer(&mut client, ms(1), 4);
     client.save(0).unwrap().unwrap();
     client.submit(ms(1), payload("b")).unwrap_err();
@@ -868,9 +872,7 @@ fn saved_bytes_of_version_1_are_read_for_ever() {
 fn saved_bytes_of_version_2_are_read_for_ever() {
     // The same behind a checksum.
     let bytes = b"\x02\x05\x3a\xbe\xe5\x04\x6f\x2b\x1c\xfb\xbc\x0a\x09\x02\x01\x04\x01a";
-    let mut client = ClientSession::restore(bytes, config(), ms(0)).unwrap();
-    let hello = ClientMessage::Continue { session: SESSION };
-    assert_eq!(messages(&mut client, ms(0)), [hello, request(4, 4, 2, "a")]);
+    restored_from(bytes);
     let mut again = ClientSession::restore(bytes, config(), ms(0)).unwrap();
     assert_eq!(again.save(0).unwrap().unwrap()[..], bytes[..], "and written alike");
 }

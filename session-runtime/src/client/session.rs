@@ -4,14 +4,14 @@ use super::{
     Execution,
     events::Events,
     message::{ClientMessage, ServerMessage},
+    saved::Saved,
 };
 use crate::{
     action::{CloseReason, RefuseReason, RequestError, Response},
-    codec::{self, DecodeError, EncodeError},
+    codec::{DecodeError, EncodeError},
     identity::{RequestId, ServerRequestId, SessionId},
 };
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -171,42 +171,6 @@ struct Saving {
     delivered: ServerRequestId,
     /// The same of the bytes that are being saved.
     next: Option<(u64, ServerRequestId)>,
-}
-
-/// What a saved client is restored from.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    session: SessionId,
-    reserved: u64,
-    delivered: ServerRequestId,
-    pending: Vec<(RequestId, Bytes)>,
-}
-
-/// The byte that saved clients start with. A checksum follows, of what follows that; in version 1 there was none.
-const SAVED_VERSION: u8 = 2;
-
-/// What stands in the bytes of a saved client, as it was written.
-fn saved_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
-    let body = match bytes.split_first() {
-        Some((1, body)) => Some(body),
-        Some((&SAVED_VERSION, rest)) => rest.split_first_chunk().and_then(|(checksum, body)| {
-            (u64::from_le_bytes(*checksum) == codec::payload_hash(body)).then_some(body)
-        }),
-        Some((version, _)) => {
-            return Err(DecodeError::Invalid(format!(
-                "a saved client begins with {SAVED_VERSION}, and these with {version}; look whether they are one, \
-                 and if so, run a newer build"
-            )));
-        }
-        None => None,
-    };
-    body.ok_or_else(|| {
-        DecodeError::Invalid(
-            "they are damaged, or not those of a saved client; if nobody has a copy of what was stored last, open a \
-             new session"
-                .to_owned(),
-        )
-    })
 }
 
 /// What the caller should know.
@@ -741,9 +705,7 @@ impl ClientSession {
             (*request, pending.payload.clone())
         });
         let saved = Saved { session, reserved, delivered, pending: pending.collect() };
-        let body = codec::encode_state(&saved)?;
-        let checksum = codec::payload_hash(&body).to_le_bytes();
-        let bytes = [&[SAVED_VERSION][..], &checksum, &body].concat().into();
+        let bytes = saved.to_bytes()?;
         // Whether these bytes were stored is known only later, so until then what holds is what both they and
         // the bytes before them allow.
         let before = self.saving.unwrap_or(Saving { reserved, delivered, next: None });
@@ -770,10 +732,7 @@ impl ClientSession {
     ///
     /// One process at a time may go on with a session.
     pub fn restore(bytes: &[u8], config: ClientConfig, now: Duration) -> Result<Self, DecodeError> {
-        let saved: Saved = codec::decode_state(saved_body(bytes)?)?;
-        if saved.pending.iter().any(|(request, _)| request.0 == 0 || request.0 > saved.reserved) {
-            return Err(DecodeError::Invalid("a request beyond the reserved numbers".to_owned()));
-        }
+        let saved = Saved::from_bytes(bytes)?;
         let mut client = Self::at(config, Stage::Closed, now);
         let send = Timer::now(now, &client.config);
         client.stage = Stage::Open { session: saved.session, hello: Some(send) };
